@@ -1,0 +1,23 @@
+"""What can go wrong, said so that the reader knows what to do next."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """A failure that the reader can act on.
+
+    The text is one or two sentences: what happened, and what to do next. The command prints it without a traceback and
+    ends with status 1.
+    """
+
+
+class ScenarioError(LabError):
+    """A scenario file is malformed; the text names the file and the line."""
+
+
+class PlayError(LabError):
+    """A play did not go as its scenario announces; the text names the step and says why."""
+
+
+class ServerError(LabError):
+    """A server cannot be found, started, reached or used."""

@@ -1,0 +1,27 @@
+"""English or Portuguese, as LAB_LANG asks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text for the reader in both languages of the lab."""
+
+    en: str
+    pt: str
+
+    def __str__(self) -> str:
+        return self.pt if portuguese() else self.en
+
+
+def portuguese() -> bool:
+    """Whether the reader asked for Portuguese (LAB_LANG=pt, pt_BR, …)."""
+    return os.environ.get("LAB_LANG", "").lower().startswith("pt")
+
+
+def say(en: str, pt: str) -> str:
+    """The one of two texts that the reader asked for."""
+    return pt if portuguese() else en

@@ -1,0 +1,377 @@
+"""Play a scenario on a real server: one connection a session, launched in the order of the file.
+
+A step is either finished or seen waiting. Waiting is seen by a monitor connection through `pg_blocking_pids`; it is never
+concluded from time that has passed. The way of looking is isolationtester's (PostgreSQL, src/test/isolation): wait for input
+for 10 ms, else ask whether the session is blocked, and read the input once more after a yes, so that the notices a session
+sent before it began to wait stand before the wait.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import psycopg
+from psycopg import pq
+
+from lab.errors import PlayError
+from lab.scenario import Ends, Scenario, Step
+from lab.session import SessionPins, connect
+
+POLL_SECONDS = 0.01
+LIMIT_SECONDS = 20.0  # a step that neither ends nor waits by then has failed
+
+Outcome = Literal["done", "error", "waiting"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A notice that a session received."""
+
+    session: str
+    severity: str
+    sqlstate: str
+    message: str
+    raised_by_us: bool
+
+
+@dataclass
+class StepRun:
+    """How one step went. Times are seconds since the play began; `rows` holds text as the server sent it."""
+
+    step: Step
+    started: float
+    outcome: Outcome = "waiting"
+    ended: float | None = None
+    waited_for: tuple[str, ...] = ()
+    waiting_since: float | None = None
+    command: str = ""
+    columns: tuple[str, ...] | None = None
+    rows: tuple[tuple[str | None, ...], ...] = ()
+    sqlstate: str | None = None
+    severity: str | None = None
+    message: str | None = None
+    raised_by_us: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from launch to end (so far, if it has not ended: 0)."""
+        return 0.0 if self.ended is None else self.ended - self.started
+
+    @property
+    def wait_ms(self) -> float | None:
+        """Milliseconds from launch to end of a step that was seen waiting; None for any other."""
+        return round(self.seconds * 1000, 1) if self.waited_for and self.ended is not None else None
+
+    @property
+    def value(self) -> str | None:
+        """The first column of the first row; None if no row came."""
+        return self.rows[0][0] if self.rows else None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something seen: a step that ended at once, began to wait, or ended after its wait; or a notice."""
+
+    kind: Literal["done", "waiting", "completed", "notice"]
+    run: StepRun | None = None
+    notice: Notice | None = None
+
+
+@dataclass
+class Play:
+    """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did."""
+
+    scenario: Scenario
+    events: list[Event] = field(default_factory=list)
+    runs: dict[str, StepRun] = field(default_factory=dict)
+    failure: str | None = None
+    seconds: float = 0.0
+
+    def __getitem__(self, step: str) -> StepRun:
+        """The run of the step of that name; PlayError if it was not reached."""
+        if step not in self.runs:
+            raise PlayError(f"{self.scenario.name}: step {step} was not reached. {self.failure or ''}".strip())
+        return self.runs[step]
+
+
+def play(
+    scenario: Scenario,
+    conninfo: str,
+    *,
+    pins: SessionPins | None = None,
+    limit: float = LIMIT_SECONDS,
+    before: Callable[[Play, Step], None] | None = None,
+    seen: Callable[[Play, Event], None] | None = None,
+) -> Play:
+    """Play a scenario in the database `conninfo`, whose state must have been built.
+
+    `pins` are the settings every session starts with; `limit` is the number of seconds after which a step that neither ends
+    nor waits is given up; `before` is called before each launch, `seen` after each event.
+
+    Returns the play, also when it failed (`failure` says why); then every session was cancelled and closed, and the
+    teardown was run. Raises ServerError if the server cannot be reached.
+    """
+    played = Play(scenario)
+    player = _Player(played, conninfo, pins or SessionPins(), limit, before, seen)
+    with player.opened():
+        try:
+            player.run()
+        except PlayError as error:
+            played.failure = str(error)
+    return played
+
+
+class _Session:
+    """A connection, and the run that is under way on it."""
+
+    def __init__(self, name: str, connection: pq.PGconn) -> None:
+        self.name = name
+        self.pgconn = connection
+        self.pid = connection.backend_pid
+        self.run: StepRun | None = None
+        self.results: list[pq.abc.PGresult] = []
+
+    def busy(self) -> bool:
+        """Whether the statement is still under way, after reading what has arrived."""
+        self.pgconn.consume_input()
+        while not self.pgconn.is_busy():
+            result = self.pgconn.get_result()
+            if result is None:
+                return False
+            self.results.append(result)
+        return True
+
+    def cancel(self) -> None:
+        if self.run is not None and self.pgconn.status == pq.ConnStatus.OK:
+            self.pgconn.get_cancel().cancel()
+
+
+class _Player:
+    def __init__(
+        self,
+        played: Play,
+        conninfo: str,
+        pins: SessionPins,
+        limit: float,
+        before: Callable[[Play, Step], None] | None,
+        seen: Callable[[Play, Event], None] | None,
+    ) -> None:
+        self.play = played
+        self.scenario = played.scenario
+        self.conninfo = conninfo
+        self.pins = pins
+        self.limit = limit
+        self.before = before
+        self.seen = seen
+        self.sessions: dict[str, _Session] = {}
+        self.started = time.monotonic()
+
+    # -- opening and closing
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with self.pins.psycopg_connection(self.conninfo, "lab/monitor") as self.monitor:
+            try:
+                for statement in self.scenario.setup:
+                    self.monitor.execute(statement.encode())
+                for name in self.scenario.sessions:
+                    self.sessions[name] = self.open_session(name)
+                self.started = time.monotonic()
+                yield
+            except psycopg.Error as error:
+                self.play.failure = f"{self.scenario.name}: {error.sqlstate or 'connection lost'}: {error}".strip()
+            finally:
+                self.play.seconds = time.monotonic() - self.started
+                self.close()
+
+    def open_session(self, name: str) -> _Session:
+        session = _Session(name, connect(self.conninfo, self.pins.options(), f"lab/{name}"))
+        session.pgconn.notice_handler = lambda notice: self.notice(name, notice)
+        return session
+
+    def close(self) -> None:
+        # All are cancelled before any is waited for: one may hold what another waits for.
+        for session in self.sessions.values():
+            session.cancel()
+        for session in self.sessions.values():
+            session.pgconn.finish()
+        if self.monitor.closed or self.monitor.broken:
+            return
+        pids = [session.pid for session in self.sessions.values()]
+        deadline = time.monotonic() + self.limit
+        # A closed connection's backend ends a moment later; the next scenario must not meet its locks.
+        while self.monitor.execute("SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)", [pids]).fetchone():
+            if time.monotonic() > deadline:
+                raise PlayError(f"{self.scenario.name}: a session of the play did not end within {self.limit:.0f} s")
+            time.sleep(POLL_SECONDS / 5)
+        for statement in self.scenario.teardown:
+            self.monitor.execute(statement.encode())
+
+    # -- playing
+
+    def run(self) -> None:
+        actions = self.scenario.actions
+        for index, action in enumerate(actions):
+            if isinstance(action, Step):
+                if self.before:
+                    self.before(self.play, action)
+                self.launch(action)
+                if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
+                    self.nothing_ended_early(action)
+            else:
+                self.await_end(action)
+                if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
+                    self.nothing_ended_early(action)
+
+    def launch(self, step: Step) -> None:
+        session = self.sessions[step.session]
+        run = StepRun(step, time.monotonic() - self.started)
+        self.play.runs[step.name] = session.run = run
+        session.results.clear()
+        try:
+            # The extended protocol: the server itself refuses a second statement in the string.
+            session.pgconn.send_query_params(step.sql.encode(), None)
+        except psycopg.Error as error:
+            raise self.died(run) from error
+        deadline = time.monotonic() + self.limit
+        while self.under_way(session, POLL_SECONDS):
+            blockers = self.blockers(session)
+            # Read once more after the positive check: what was sent before the wait must be seen before it.
+            if blockers and self.under_way(session, 0):
+                self.began_to_wait(run, blockers)
+                return
+            if time.monotonic() > deadline:
+                raise self.failure(
+                    step, f"neither ended nor waited for another session within {self.limit:.0f} s, so it was cancelled"
+                )
+        self.finish(session, run)
+        if step.blocks:
+            how = f"failed with {run.sqlstate}" if run.sqlstate else f"ended at once ({run.command})"
+            raise self.failure(step, f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up")
+        self.check_error(run, step.errors)
+        self.report(Event("done", run))
+
+    def began_to_wait(self, run: StepRun, blockers: tuple[str, ...]) -> None:
+        run.waited_for = blockers
+        run.waiting_since = time.monotonic() - self.started
+        step = run.step
+        names = " and ".join(blockers)
+        if step.blocks is None:
+            raise self.failure(step, f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)")
+        if step.blocks not in blockers:
+            raise self.failure(step, f"waits for {names}, not for {step.blocks} as announced")
+        self.report(Event("waiting", run))
+
+    def await_end(self, ends: Ends) -> None:
+        run = self.play.runs[ends.step]
+        session = self.sessions[run.step.session]
+        deadline = time.monotonic() + self.limit
+        while self.under_way(session, POLL_SECONDS):
+            if time.monotonic() > deadline:
+                raise self.failure(
+                    run.step,
+                    f"still waits for {' and '.join(self.blockers(session)) or 'nobody'} where `@ends {ends.step}` "
+                    f"says that it is over (given up after {self.limit:.0f} s)",
+                )
+        self.finish(session, run)
+        self.check_error(run, ends.errors)
+        self.report(Event("completed", run))
+
+    def nothing_ended_early(self, action: Step | Ends) -> None:
+        """A wait that is over where no `ends` stands would be reported now or later, as chance has it."""
+        after = action.name if isinstance(action, Step) else action.step
+        for session in self.sessions.values():
+            if session.run is not None and not self.under_way(session, 0):
+                run = session.run
+                self.finish(session, run)
+                raise self.failure(run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that")
+
+    def finish(self, session: _Session, run: StepRun) -> None:
+        run.ended = time.monotonic() - self.started
+        session.run = None
+        result = session.results[-1]
+        if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
+            run.outcome = "done"
+            run.command = (result.command_status or b"").decode()
+            if result.status == pq.ExecStatus.TUPLES_OK:
+                run.columns = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
+                run.rows = tuple(
+                    tuple(
+                        None if (value := result.get_value(row, column)) is None else value.decode()
+                        for column in range(result.nfields)
+                    )
+                    for row in range(result.ntuples)
+                )
+            return
+        run.outcome = "error"
+        run.sqlstate = _diagnosis(result, pq.DiagnosticField.SQLSTATE) or "08006"
+        run.severity = _diagnosis(result, pq.DiagnosticField.SEVERITY_NONLOCALIZED)
+        run.message = _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY)
+        run.raised_by_us = _diagnosis(result, pq.DiagnosticField.SOURCE_FUNCTION) == "exec_stmt_raise"
+        if session.pgconn.status != pq.ConnStatus.OK:
+            raise self.died(run)
+
+    # -- looking
+
+    def under_way(self, session: _Session, seconds: float) -> bool:
+        """Whether the session's statement is under way, after waiting for input up to so many seconds."""
+        try:
+            if session.busy():
+                select.select([session.pgconn.socket], [], [], seconds)
+                return session.busy()
+            return False
+        except psycopg.Error as error:
+            if session.run is not None:
+                raise self.died(session.run) from error
+            raise
+
+    def blockers(self, session: _Session) -> tuple[str, ...]:
+        """The scenario's own sessions that hold up this one."""
+        row = self.monitor.execute("SELECT pg_blocking_pids(%s)", [session.pid]).fetchone()
+        pids = row[0] if row else []
+        return tuple(other.name for other in self.sessions.values() if other.pid in pids)
+
+    def notice(self, session: str, result: pq.abc.PGresult) -> None:
+        notice = Notice(
+            session,
+            _diagnosis(result, pq.DiagnosticField.SEVERITY_NONLOCALIZED) or "",
+            _diagnosis(result, pq.DiagnosticField.SQLSTATE) or "",
+            _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY) or "",
+            _diagnosis(result, pq.DiagnosticField.SOURCE_FUNCTION) == "exec_stmt_raise",
+        )
+        self.report(Event("notice", notice=notice))
+
+    # -- judging
+
+    def check_error(self, run: StepRun, announced: str | None) -> None:
+        if run.sqlstate == announced:
+            return
+        if announced is None:
+            raise self.failure(run.step, f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce")
+        how = f"failed with {run.sqlstate} ({run.message})" if run.sqlstate else f"ended without an error ({run.command})"
+        raise self.failure(run.step, f"was to fail with {announced}, but it {how}")
+
+    def failure(self, step: Step, why: str) -> PlayError:
+        return PlayError(f"{self.scenario.path.name}, line {step.line}: step {step.name} of session {step.session} {why}.")
+
+    def died(self, run: StepRun) -> PlayError:
+        run.ended = run.ended if run.ended is not None else time.monotonic() - self.started
+        run.outcome = "error"
+        run.sqlstate = run.sqlstate or "08006"
+        why = f"{run.sqlstate}: {run.message}" if run.message else run.sqlstate
+        return self.failure(run.step, f"lost its connection to the server ({why})")
+
+    def report(self, event: Event) -> None:
+        self.play.events.append(event)
+        if self.seen:
+            self.seen(self.play, event)
+
+
+def _diagnosis(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str | None:
+    value = result.error_field(field)
+    return value.decode(errors="replace") if value is not None else None

@@ -1,0 +1,75 @@
+-- 01 queue: what does the queue look like, and what guards its entrance?
+--
+-- Needs  PostgreSQL 14 or later built with libxml, and the right to create a schema in this database.
+-- Run    psql -X -f sql/01_queue.sql          (again whenever you like: it rebuilds the schema sql_semana_12)
+-- See    four pending documents, NFE-0001 … NFE-0004, none attempted yet.
+--
+-- The schema is dropped only if its comment carries the lab's mark. One that you typed along with the video stays as it is.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+
+DO $guard$
+DECLARE
+    mark TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
+BEGIN
+    IF to_regnamespace('sql_semana_12') IS NOT NULL AND coalesce(mark, '') NOT LIKE 'queue lab, state %' THEN
+        RAISE EXCEPTION 'a schema sql_semana_12 that this lab did not make is here; it was left untouched'
+            USING HINT = E'Paste one of these two lines, then run this script again:\n'
+                'ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_mine;\n'
+                'CREATE DATABASE queue_lab;  -- and connect to it: \c queue_lab';
+    END IF;
+    IF current_setting('server_version_num')::INTEGER < 140000 THEN
+        RAISE EXCEPTION 'this is PostgreSQL %; the lab needs 14 or later', current_setting('server_version');
+    END IF;
+    IF NOT has_database_privilege(current_database(), 'CREATE') THEN
+        RAISE EXCEPTION 'role % may not create a schema in database %', current_user, current_database()
+            USING HINT = format('Ask its owner for: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user);
+    END IF;
+    BEGIN
+        PERFORM '<a/>'::XML;
+    EXCEPTION WHEN feature_not_supported THEN
+        RAISE EXCEPTION 'this server was built without libxml, so it has no working type xml'
+            USING HINT = 'Use a PostgreSQL configured --with-libxml, as Debian''s, the official container image, or the lab''s own: ./lab up';
+    END;
+END
+$guard$;
+
+BEGIN;
+
+DROP SCHEMA IF EXISTS sql_semana_12 CASCADE;
+CREATE SCHEMA sql_semana_12;
+COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 01';
+
+CREATE TABLE sql_semana_12.fila_documentos (
+    documento_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    chave TEXT NOT NULL UNIQUE,
+    nome_arquivo TEXT NOT NULL,
+    conteudo_xml XML NOT NULL,
+    status TEXT NOT NULL DEFAULT 'pendente'
+        CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou')),
+    tentativas INTEGER NOT NULL DEFAULT 0 CHECK (tentativas >= 0),
+    worker_id TEXT,
+    criado_em TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    iniciado_em TIMESTAMPTZ,
+    concluido_em TIMESTAMPTZ,
+    ultimo_erro TEXT
+);
+
+-- Only the rows a worker may claim, in the order in which they are claimed.
+CREATE INDEX fila_documentos_pendentes_idx
+ON sql_semana_12.fila_documentos (criado_em, documento_id)
+WHERE status = 'pendente';
+
+INSERT INTO sql_semana_12.fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)
+VALUES
+('NFE-0001', 'nfe-0001.xml', '<nfe id="NFE-0001"><valor>101.10</valor></nfe>', '2026-10-16 09:00:01-03'),
+('NFE-0002', 'nfe-0002.xml', '<nfe id="NFE-0002"><valor>202.20</valor></nfe>', '2026-10-16 09:00:02-03'),
+('NFE-0003', 'nfe-0003.xml', '<nfe id="NFE-0003"><valor>303.30</valor></nfe>', '2026-10-16 09:00:03-03'),
+('NFE-0004', 'nfe-0004.xml', '<nfe id="NFE-0004"><valor>404.40</valor></nfe>', '2026-10-16 09:00:04-03');
+
+COMMIT;
+
+SELECT documento_id, chave, nome_arquivo, conteudo_xml, status, tentativas
+FROM sql_semana_12.fila_documentos
+ORDER BY criado_em, documento_id;

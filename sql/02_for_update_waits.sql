@@ -1,0 +1,36 @@
+-- 02 for_update_waits: what does FOR UPDATE leave behind, that makes others wait?
+--
+-- Needs  sql/01_queue.sql
+-- Run    psql -X -f sql/02_for_update_waits.sql          (again whenever you like: it rolls back)
+-- See    one session takes document 1; the lock on the row is a mark in the row (xmax), the lock manager knows only the table's.
+--
+-- The waiting itself takes two sessions: sql/02_for_update_waits/, by hand with the session_a and session_b scripts there.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+\ir require_episode.sql
+
+BEGIN;
+
+-- The clauses stand in the order of the video, FOR UPDATE before LIMIT; PostgreSQL takes them in either order.
+SELECT documento_id, chave
+FROM sql_semana_12.fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+FOR UPDATE
+LIMIT 1;
+
+-- Which rows carry the mark of this transaction?
+SELECT
+    documento_id,
+    xmax = pg_current_xact_id()::XID AS bloqueado_por_mim
+FROM sql_semana_12.fila_documentos
+ORDER BY documento_id;
+
+-- And what does the lock manager know of the table? No entry for the row.
+SELECT locktype, mode, granted
+FROM pg_locks
+WHERE relation = 'sql_semana_12.fila_documentos'::REGCLASS AND pid = pg_backend_pid()
+ORDER BY locktype, mode;
+
+ROLLBACK;

@@ -1,0 +1,39 @@
+-- 03 skip_locked_passes: how does one session take the next free document, and see what it is not given?
+--
+-- Needs  sql/01_queue.sql
+-- Run    psql -X -f sql/03_skip_locked_passes.sql          (again whenever you like: it rolls back)
+-- See    alone, document 1; and the query that tells locked, processando and free apart.
+--
+-- Run it in a second terminal while a first one holds document 1, and it passes on to document 2:
+-- sql/03_skip_locked_passes/, by hand with the session_a and session_b scripts there.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+\ir require_episode.sql
+
+BEGIN;
+
+SELECT documento_id, chave
+FROM sql_semana_12.fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+FOR UPDATE SKIP LOCKED
+LIMIT 1;
+
+-- Zero rows above would not mean an empty queue. This tells why.
+WITH livres AS MATERIALIZED (
+    SELECT documento_id
+    FROM sql_semana_12.fila_documentos
+    WHERE status = 'pendente'
+    FOR UPDATE SKIP LOCKED
+)
+
+SELECT
+    count(*) FILTER (WHERE fila.status = 'pendente') AS pendentes,
+    count(livres.documento_id) AS livres,
+    count(*) FILTER (WHERE fila.status = 'pendente' AND livres.documento_id IS NULL) AS bloqueados,
+    count(*) FILTER (WHERE fila.status = 'processando') AS processando
+FROM sql_semana_12.fila_documentos AS fila
+LEFT JOIN livres ON fila.documento_id = livres.documento_id;
+
+ROLLBACK;

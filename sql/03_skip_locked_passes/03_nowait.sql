@@ -1,0 +1,22 @@
+-- NOWAIT is the third way: it neither waits nor passes, it fails at once.
+-- @pt NOWAIT é a terceira via: não espera nem passa adiante, falha na hora.
+-- @step a_begin A
+BEGIN;
+-- @step a_takes A
+SELECT documento_id, chave
+FROM fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+FOR UPDATE
+LIMIT 1;
+-- @step b_asks B errors 55P03
+-- Three other documents are free. Does B get one of them?
+-- @pt Outros três documentos estão livres. B recebe algum?
+SELECT documento_id, chave
+FROM fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+FOR UPDATE NOWAIT
+LIMIT 1;
+-- @step a_ends A
+COMMIT;

@@ -1,0 +1,76 @@
+-- 04 claim_and_finish: how does a worker take a document, work without a lock, and end?
+--
+-- Needs  sql/01_queue.sql
+-- Run    psql -X -f sql/04_claim_and_finish.sql          (again whenever you like: it starts from reset.sql)
+-- See    document 1 concluido, document 2 falhou, one attempt each; a stranger's finish changes no row.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+\ir reset.sql
+
+-- 1  Claim: choose, mark and give back in one statement. 2  Commit: under autocommit, at once.
+WITH escolhido AS (
+    SELECT documento_id
+    FROM sql_semana_12.fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 1
+)
+
+UPDATE sql_semana_12.fila_documentos AS fila
+SET
+    status = 'processando',
+    tentativas = fila.tentativas + 1,
+    worker_id = 'worker-a',
+    iniciado_em = clock_timestamp(),
+    concluido_em = NULL,
+    ultimo_erro = NULL
+FROM escolhido
+WHERE fila.documento_id = escolhido.documento_id
+RETURNING fila.documento_id, fila.chave, fila.tentativas;
+
+-- 3  Work outside: no transaction is open here.
+
+-- 4  A short transaction for the outcome, guarded by id, state and worker. A stranger changes nothing …
+UPDATE sql_semana_12.fila_documentos
+SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
+WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-b'
+RETURNING documento_id, status;
+
+-- … the owner one row.
+UPDATE sql_semana_12.fila_documentos
+SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
+WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
+RETURNING documento_id, status;
+
+-- 5  The next one. This attempt fails, and says why.
+WITH escolhido AS (
+    SELECT documento_id
+    FROM sql_semana_12.fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 1
+)
+
+UPDATE sql_semana_12.fila_documentos AS fila
+SET
+    status = 'processando',
+    tentativas = fila.tentativas + 1,
+    worker_id = 'worker-a',
+    iniciado_em = clock_timestamp(),
+    concluido_em = NULL,
+    ultimo_erro = NULL
+FROM escolhido
+WHERE fila.documento_id = escolhido.documento_id
+RETURNING fila.documento_id, fila.chave, fila.tentativas;
+
+UPDATE sql_semana_12.fila_documentos
+SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'
+WHERE documento_id = 2 AND status = 'processando' AND worker_id = 'worker-a'
+RETURNING documento_id, status, ultimo_erro;
+
+SELECT documento_id, chave, status, tentativas, worker_id, ultimo_erro
+FROM sql_semana_12.fila_documentos
+ORDER BY criado_em, documento_id;

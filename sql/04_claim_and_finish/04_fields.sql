@@ -1,0 +1,90 @@
+-- A claim sets iniciado_em and clears what an earlier attempt left; finishing clears ultimo_erro, failing sets it and concluido_em.
+-- @pt A reserva define iniciado_em e limpa o que a tentativa anterior deixou; concluir limpa ultimo_erro, falhar o define junto com concluido_em.
+-- @setup
+UPDATE fila_documentos
+SET tentativas = 1, concluido_em = clock_timestamp(), ultimo_erro = 'receptor fora do ar'
+WHERE documento_id IN (1, 2);
+-- @step a_before A
+-- Documents 1 and 2 failed once and were put back.
+-- @pt Os documentos 1 e 2 falharam uma vez e voltaram à fila.
+SELECT
+    documento_id,
+    iniciado_em IS NOT NULL AS iniciado,
+    concluido_em IS NOT NULL AS terminado,
+    ultimo_erro,
+    tentativas
+FROM fila_documentos
+WHERE documento_id IN (1, 2)
+ORDER BY documento_id;
+-- @step a_claims A
+WITH escolhido AS (
+    SELECT documento_id
+    FROM fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 1
+)
+UPDATE fila_documentos AS fila
+SET
+    status = 'processando',
+    tentativas = fila.tentativas + 1,
+    worker_id = 'worker-a',
+    iniciado_em = clock_timestamp(),
+    concluido_em = NULL,
+    ultimo_erro = NULL
+FROM escolhido
+WHERE fila.documento_id = escolhido.documento_id
+RETURNING fila.documento_id, fila.chave, fila.tentativas;
+-- @step b_claims B
+WITH escolhido AS (
+    SELECT documento_id
+    FROM fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 1
+)
+UPDATE fila_documentos AS fila
+SET
+    status = 'processando',
+    tentativas = fila.tentativas + 1,
+    worker_id = 'worker-b',
+    iniciado_em = clock_timestamp(),
+    concluido_em = NULL,
+    ultimo_erro = NULL
+FROM escolhido
+WHERE fila.documento_id = escolhido.documento_id
+RETURNING fila.documento_id, fila.chave, fila.tentativas;
+-- @step a_between A
+-- What is left of the earlier error while the second attempt runs?
+-- @pt O que resta do erro anterior durante a segunda tentativa?
+SELECT
+    documento_id,
+    iniciado_em IS NOT NULL AS iniciado,
+    concluido_em IS NOT NULL AS terminado,
+    ultimo_erro,
+    tentativas
+FROM fila_documentos
+WHERE documento_id IN (1, 2)
+ORDER BY documento_id;
+-- @step a_finishes A
+UPDATE fila_documentos
+SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
+WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
+RETURNING documento_id;
+-- @step b_fails B
+UPDATE fila_documentos
+SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'
+WHERE documento_id = 2 AND status = 'processando' AND worker_id = 'worker-b'
+RETURNING documento_id;
+-- @step a_after A
+SELECT
+    documento_id,
+    status,
+    iniciado_em IS NOT NULL AS iniciado,
+    concluido_em IS NOT NULL AS terminado,
+    ultimo_erro
+FROM fila_documentos
+WHERE documento_id IN (1, 2)
+ORDER BY documento_id;

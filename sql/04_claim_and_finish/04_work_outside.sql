@@ -1,0 +1,58 @@
+-- Claim, commit, work outside, and a short transaction for the outcome: while A works, no lock is held.
+-- @pt Reservar, confirmar, trabalhar fora e uma transação curta para o resultado: enquanto A trabalha, nenhum bloqueio fica preso.
+-- @step a_begin A
+BEGIN;
+-- @step a_claims A
+WITH escolhido AS (
+    SELECT documento_id
+    FROM fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 1
+)
+UPDATE fila_documentos AS fila
+SET
+    status = 'processando',
+    tentativas = fila.tentativas + 1,
+    worker_id = 'worker-a',
+    iniciado_em = clock_timestamp(),
+    concluido_em = NULL,
+    ultimo_erro = NULL
+FROM escolhido
+WHERE fila.documento_id = escolhido.documento_id
+RETURNING fila.documento_id, fila.chave, fila.tentativas;
+-- @step c_during_claim C
+-- C counts the locks that A holds, inside the claim …
+-- @pt C conta os bloqueios que A segura, durante a reserva …
+SELECT count(*) > 0 AS a_segura_bloqueios
+FROM pg_locks
+INNER JOIN pg_stat_activity ON pg_locks.pid = pg_stat_activity.pid
+WHERE pg_stat_activity.datname = current_database() AND pg_stat_activity.application_name = 'lab/A';
+-- @step a_commits A
+COMMIT;
+-- @step c_during_work C
+-- … and after its commit, while A works on the document. How many are left?
+-- @pt … e depois da confirmação, enquanto A trabalha no documento. Quantos restam?
+SELECT
+    (SELECT status FROM fila_documentos WHERE documento_id = 1) AS status,
+    count(pg_locks.pid) AS bloqueios_de_a
+FROM pg_stat_activity
+LEFT JOIN pg_locks ON pg_stat_activity.pid = pg_locks.pid
+WHERE pg_stat_activity.datname = current_database() AND pg_stat_activity.application_name = 'lab/A';
+-- @step b_asks B
+-- Without any lock, what keeps B from taking document 1?
+-- @pt Sem nenhum bloqueio, o que impede B de pegar o documento 1?
+SELECT documento_id, chave
+FROM fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+FOR UPDATE SKIP LOCKED
+LIMIT 1;
+-- @step a_finishes A
+-- Its status: it is no longer pending. A ends with a short transaction.
+-- @pt O status: ele já não está pendente. A termina com uma transação curta.
+UPDATE fila_documentos
+SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
+WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
+RETURNING documento_id, status;
