@@ -25,3 +25,9 @@ def portuguese() -> bool:
 def say(en: str, pt: str) -> str:
     """The one of two texts that the reader asked for."""
     return pt if portuguese() else en
+
+
+def decimal(value: float, digits: int) -> str:
+    """A number with so many digits after the point, which is a comma in Portuguese."""
+    text = f"{value:.{digits}f}"
+    return text.replace(".", ",") if portuguese() else text

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +24,8 @@ from lab.session import SessionPins, connect
 
 POLL_SECONDS = 0.01
 LIMIT_SECONDS = 20.0  # a step that neither ends nor waits by then has failed
+
+COPYING = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 
 Outcome = Literal["done", "error", "waiting"]
 
@@ -117,12 +119,20 @@ def play(
     teardown was run. Raises ServerError if the server cannot be reached.
     """
     played = Play(scenario)
-    player = _Player(played, conninfo, pins or SessionPins(), limit, before, seen)
-    with player.opened():
+    pins = pins or SessionPins()
+    with pins.psycopg_connection(conninfo, "lab/monitor") as monitor:
+        player = _Player(played, conninfo, pins, monitor, limit, before, seen)
         try:
+            player.open()
             player.run()
         except PlayError as error:
             played.failure = str(error)
+        except psycopg.Error as error:
+            if not monitor.closed:  # a caller's own
+                raise
+            played.failure = f"{scenario.path.name}: the monitor lost its connection to the server ({str(error).strip()})."
+        finally:
+            player.close()
     return played
 
 
@@ -138,17 +148,26 @@ class _Session:
 
     def busy(self) -> bool:
         """Whether the statement is still under way, after reading what has arrived."""
-        self.pgconn.consume_input()
+        try:
+            self.pgconn.consume_input()
+        except psycopg.OperationalError:
+            # The server's last words may have come before the connection's end.
+            self.results += iter(self.pgconn.get_result, None)
+            return False
         while not self.pgconn.is_busy():
             result = self.pgconn.get_result()
             if result is None:
                 return False
             self.results.append(result)
+            if result.status in COPYING:  # libpq would give this result again and again
+                return False
         return True
 
     def cancel(self) -> None:
         if self.run is not None and self.pgconn.status == pq.ConnStatus.OK:
-            self.pgconn.get_cancel().cancel()
+            # If the server is gone, there is nothing to cancel, and the other sessions are still to be closed.
+            with suppress(psycopg.OperationalError):
+                self.pgconn.get_cancel().cancel()
 
 
 class _Player:
@@ -157,6 +176,7 @@ class _Player:
         played: Play,
         conninfo: str,
         pins: SessionPins,
+        monitor: psycopg.Connection,
         limit: float,
         before: Callable[[Play, Step], None] | None,
         seen: Callable[[Play, Event], None] | None,
@@ -165,6 +185,7 @@ class _Player:
         self.scenario = played.scenario
         self.conninfo = conninfo
         self.pins = pins
+        self.monitor = monitor
         self.limit = limit
         self.before = before
         self.seen = seen
@@ -173,21 +194,11 @@ class _Player:
 
     # -- opening and closing
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        with self.pins.psycopg_connection(self.conninfo, "lab/monitor") as self.monitor:
-            try:
-                for statement in self.scenario.setup:
-                    self.monitor.execute(statement.encode())
-                for name in self.scenario.sessions:
-                    self.sessions[name] = self.open_session(name)
-                self.started = time.monotonic()
-                yield
-            except psycopg.Error as error:
-                self.play.failure = f"{self.scenario.name}: {error.sqlstate or 'connection lost'}: {error}".strip()
-            finally:
-                self.play.seconds = time.monotonic() - self.started
-                self.close()
+    def open(self) -> None:
+        self.execute("setup", self.scenario.setup)
+        for name in self.scenario.sessions:
+            self.sessions[name] = self.open_session(name)
+        self.started = time.monotonic()
 
     def open_session(self, name: str) -> _Session:
         session = _Session(name, connect(self.conninfo, self.pins.options(), f"lab/{name}"))
@@ -195,22 +206,38 @@ class _Player:
         return session
 
     def close(self) -> None:
+        self.play.seconds = time.monotonic() - self.started
         # All are cancelled before any is waited for: one may hold what another waits for.
         for session in self.sessions.values():
             session.cancel()
         for session in self.sessions.values():
             session.pgconn.finish()
-        if self.monitor.closed or self.monitor.broken:
+        if self.monitor.closed:
             return
+        try:
+            self.await_backends()
+            self.execute("teardown", self.scenario.teardown)
+        except PlayError as error:
+            self.play.failure = self.play.failure or str(error)
+
+    def await_backends(self) -> None:
+        """Wait until the sessions' backends have ended: the next scenario must not meet their locks."""
         pids = [session.pid for session in self.sessions.values()]
-        deadline = time.monotonic() + self.limit
-        # A closed connection's backend ends a moment later; the next scenario must not meet its locks.
+        deadline = time.monotonic() + LIMIT_SECONDS
         while self.monitor.execute("SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)", [pids]).fetchone():
             if time.monotonic() > deadline:
-                raise PlayError(f"{self.scenario.name}: a session of the play did not end within {self.limit:.0f} s")
+                raise PlayError(f"{self.scenario.path.name}: a session did not end within {LIMIT_SECONDS:g} s.")
             time.sleep(POLL_SECONDS / 5)
-        for statement in self.scenario.teardown:
-            self.monitor.execute(statement.encode())
+
+    def execute(self, part: str, statements: tuple[str, ...]) -> None:
+        for statement in statements:
+            try:
+                self.monitor.execute(statement.encode())
+            except psycopg.Error as error:
+                if self.monitor.closed:
+                    raise
+                why = f"{error.sqlstate} ({error.diag.message_primary})"
+                raise PlayError(f"{self.scenario.path.name}: the {part} failed with {why} in: {statement}") from error
 
     # -- playing
 
@@ -221,12 +248,10 @@ class _Player:
                 if self.before:
                     self.before(self.play, action)
                 self.launch(action)
-                if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
-                    self.nothing_ended_early(action)
             else:
                 self.await_end(action)
-                if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
-                    self.nothing_ended_early(action)
+            if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
+                self.nothing_ended_early(action)
 
     def launch(self, step: Step) -> None:
         session = self.sessions[step.session]
@@ -247,7 +272,7 @@ class _Player:
                 return
             if time.monotonic() > deadline:
                 raise self.failure(
-                    step, f"neither ended nor waited for another session within {self.limit:.0f} s, so it was cancelled"
+                    step, f"neither ended nor waited for another session within {self.limit:g} s, so it was cancelled"
                 )
         self.finish(session, run)
         if step.blocks:
@@ -276,7 +301,7 @@ class _Player:
                 raise self.failure(
                     run.step,
                     f"still waits for {' and '.join(self.blockers(session)) or 'nobody'} where `@ends {ends.step}` "
-                    f"says that it is over (given up after {self.limit:.0f} s)",
+                    f"says that it is over (given up after {self.limit:g} s)",
                 )
         self.finish(session, run)
         self.check_error(run, ends.errors)
@@ -285,16 +310,23 @@ class _Player:
     def nothing_ended_early(self, action: Step | Ends) -> None:
         """A wait that is over where no `ends` stands would be reported now or later, as chance has it."""
         after = action.name if isinstance(action, Step) else action.step
+        deadline = time.monotonic() + self.limit
         for session in self.sessions.values():
-            if session.run is not None and not self.under_way(session, 0):
-                run = session.run
-                self.finish(session, run)
-                raise self.failure(run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that")
+            run = session.run
+            # One that nobody holds up any longer is about to end, or to wait again further on.
+            while run is not None and not self.blockers(session):
+                if not self.under_way(session, POLL_SECONDS):
+                    self.finish(session, run)
+                    raise self.failure(run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that")
+                if time.monotonic() > deadline:
+                    raise self.failure(run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either")
 
     def finish(self, session: _Session, run: StepRun) -> None:
         run.ended = time.monotonic() - self.started
         session.run = None
-        result = session.results[-1]
+        result = session.results[0]  # the extended protocol gives one; a second tells only that the connection is lost
+        if result.status in COPYING:
+            raise self.failure(run.step, "is a COPY, which wants data from the client or sends it some; a step cannot do that")
         if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
             run.outcome = "done"
             run.command = (result.command_status or b"").decode()
@@ -311,7 +343,7 @@ class _Player:
         run.outcome = "error"
         run.sqlstate = _diagnosis(result, pq.DiagnosticField.SQLSTATE) or "08006"
         run.severity = _diagnosis(result, pq.DiagnosticField.SEVERITY_NONLOCALIZED)
-        run.message = _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY)
+        run.message = _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message().strip()
         run.raised_by_us = _diagnosis(result, pq.DiagnosticField.SOURCE_FUNCTION) == "exec_stmt_raise"
         if session.pgconn.status != pq.ConnStatus.OK:
             raise self.died(run)
@@ -320,15 +352,10 @@ class _Player:
 
     def under_way(self, session: _Session, seconds: float) -> bool:
         """Whether the session's statement is under way, after waiting for input up to so many seconds."""
-        try:
-            if session.busy():
-                select.select([session.pgconn.socket], [], [], seconds)
-                return session.busy()
-            return False
-        except psycopg.Error as error:
-            if session.run is not None:
-                raise self.died(session.run) from error
-            raise
+        if session.busy():
+            select.select([session.pgconn.socket], [], [], seconds)
+            return session.busy()
+        return False
 
     def blockers(self, session: _Session) -> tuple[str, ...]:
         """The scenario's own sessions that hold up this one."""

@@ -14,13 +14,12 @@ ENDS = "ends_"  # the empty step by which isolationtester is made to wait for a 
 
 
 def specification(scenario: Scenario) -> str:
-    """The scenario as isolationtester's input.
+    """The steps of the scenario as isolationtester's input; setup and teardown are not in it.
 
     An `@ends` becomes an empty query in the waiter's own session: isolationtester launches it only when the step before it
     in that session has ended.
     """
-    parts = [f"setup\n{{\n{statement}\n}}\n" for statement in scenario.setup]
-    parts += [f"teardown\n{{\n{statement}\n}}\n" for statement in scenario.teardown[:1]]
+    parts: list[str] = []
     ends = [action for action in scenario.actions if isinstance(action, Ends)]
     for session in scenario.sessions:
         parts.append(f"session {session}\n")
@@ -48,15 +47,23 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     if library is not None:
         # The wheel's own libpq, for this process alone.
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(library), environment.get("LD_LIBRARY_PATH")]))
-    done = subprocess.run(
-        [str(isolationtester), conninfo],
-        input=specification(scenario),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=10 * limit_seconds,
-        check=False,
-    )
+    # It would print what a setup returns, and send all statements of a teardown as one transaction.
+    with pins.psycopg_connection(conninfo, "lab/referee") as connection:
+        for statement in scenario.setup:
+            connection.execute(statement.encode())
+        try:
+            done = subprocess.run(
+                [str(isolationtester), conninfo],
+                input=specification(scenario),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=10 * limit_seconds,
+                check=False,
+            )
+        finally:
+            for statement in scenario.teardown:
+                connection.execute(statement.encode())
     if done.returncode != 0:
         raise LabError(f"isolationtester could not play {scenario.name}: {done.stderr.strip() or done.stdout.strip()}")
     return _without_ends(done.stdout)

@@ -28,6 +28,8 @@ from lab.language import Text
 
 STEP_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 SESSION_NAME = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
+MISPLACED_MARKER = re.compile(r"^--(?! @)\s*@|(?<!^)--\s*@")
+MARKERS = (["builds_on"], ["setup"], ["step"], ["ends"], ["teardown"])
 SQLSTATE = re.compile(r"[0-9A-Z]{5}\Z")
 
 
@@ -150,6 +152,13 @@ class _Parser:
     def error(self, line: int, message: str) -> ScenarioError:
         return ScenarioError(f"{self.path.name}, line {line}: {message}")
 
+    def unknown(self, block: _Block) -> ScenarioError:
+        return self.error(
+            block.line,
+            f"unknown marker `-- @{' '.join(block.words)}`; known: builds_on LESSON, setup, teardown, "
+            "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], pt TEXT",
+        )
+
     def parse(self, text: str) -> Scenario:
         head, *blocks = self.blocks(text)
         if head.sql:
@@ -178,11 +187,7 @@ class _Parser:
                     errors = self.options(block, options, {"errors"}).get("errors")
                     actions.append(Ends(name, block.line, errors, block.prose))
                 case _:
-                    raise self.error(
-                        block.line,
-                        f"unknown marker `-- @{' '.join(block.words)}`; known: builds_on LESSON, setup, teardown, "
-                        "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], pt TEXT",
-                    )
+                    raise self.unknown(block)
         self.check(actions)
         return Scenario(self.path, head.prose, builds_on, setup, teardown, tuple(actions))
 
@@ -191,12 +196,19 @@ class _Parser:
         for number, line in enumerate(text.splitlines(), start=1):
             block = blocks[-1]
             stripped = line.strip()
+            if MISPLACED_MARKER.search(stripped):
+                raise self.error(number, "a marker has a line of its own that begins with `-- @`, with one space between")
             if stripped.startswith("-- @pt "):
+                if block.sql:
+                    raise self.error(number, "a comment for the reader stands above the statement, not after or inside it")
                 if not block.english:
                     raise self.error(number, "`@pt` without an English comment line above it")
                 block.portuguese.append(stripped[len("-- @pt ") :].strip())
             elif stripped.startswith("-- @"):
                 blocks.append(_Block(stripped[len("-- @") :].split(), number))
+                # Told at once: a misspelt `@pt` would else take the statement from the step above it.
+                if blocks[-1].words[:1] not in MARKERS:
+                    raise self.unknown(blocks[-1])
             elif stripped.startswith("--"):
                 if block.sql:
                     raise self.error(number, "a comment for the reader stands above the statement, not after or inside it")
@@ -229,6 +241,8 @@ class _Parser:
         options = self.options(block, words, {"blocks", "errors"})
         if not STEP_NAME.match(name):
             raise self.error(block.line, f"a step's name is lower-case letters, digits and _, not {name}")
+        if name.startswith("ends_"):
+            raise self.error(block.line, f"{name}: names that begin with ends_ are kept for isolationtester's input")
         if not SESSION_NAME.match(session):
             raise self.error(block.line, f"a session's name begins with a capital letter, as A or B, unlike {session}")
         if not block.sql:

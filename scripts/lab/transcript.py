@@ -48,6 +48,8 @@ def condition(sqlstate: str) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
     """Columns and rows as libpq's PQprint writes them with header and alignment, which is what isolationtester calls."""
+    if not columns:
+        return ""
     numeric = [
         all(_looks_numeric(value) for row in rows if (value := row[column])) for column in range(len(columns))
     ]

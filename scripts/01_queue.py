@@ -1,0 +1,199 @@
+"""Lesson 01: what the queue looks like, and what guards its entrance."""
+
+from __future__ import annotations
+
+import psycopg
+
+from lab import loader, paths, schema
+from lab.language import Text
+from lab.lesson import Lesson, Observed, Stage
+from lab.player import Play
+
+lesson = Lesson(
+    __file__,
+    minutes=8,
+    question=Text(
+        "What is in the queue, and what keeps a wrong document out?",
+        "O que há na fila, e o que impede a entrada de um documento errado?",
+    ),
+    answer=Text(
+        "four pending documents; a second NFE-0001 is refused with 23505",
+        "quatro documentos pendentes; um segundo NFE-0001 é recusado com 23505",
+    ),
+    psql_only=Text("partly (loading files needs ./lab load)", "em parte (carregar arquivos pede ./lab load)"),
+)
+
+
+@lesson.experiment(
+    "built",
+    "The script builds the episode's table, its partial index over the pending rows, and four pending documents.",
+    "O script cria a tabela do episódio, o índice parcial sobre as linhas pendentes e quatro documentos pendentes.",
+)
+def built(stage: Stage) -> Observed:
+    stage.build(1)
+    with stage.connection() as connection:
+        columns = connection.execute(
+            "SELECT count(*) FROM information_schema.columns"
+            " WHERE table_schema = 'sql_semana_12' AND table_name = 'fila_documentos'"
+        ).fetchone()
+        index = connection.execute(
+            "SELECT pg_get_indexdef('fila_documentos_pendentes_idx'::regclass)"
+        ).fetchone()
+        documents = connection.execute(
+            "SELECT string_agg(chave, ' ' ORDER BY criado_em, documento_id), count(*) FILTER (WHERE status = 'pendente'),"
+            " sum((xpath('/nfe/valor/text()', conteudo_xml))[1]::text::numeric)::text FROM fila_documentos"
+        ).fetchone()
+    assert columns and index and documents
+    partial = "(criado_em, documento_id) WHERE (status = 'pendente'::text)"
+    holds = (
+        columns[0] == 11
+        and index[0].endswith(partial)
+        and documents == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, "1011.00")
+    )
+    return Observed(holds, f"{columns[0]} columns; {documents[1]} pending, {documents[2]} in all; index {index[0].split('btree ')[-1]}")
+
+
+@lesson.scenario("duplicate_key")
+def duplicate_key(play: Play) -> Observed:
+    refused, attempts = play["a_inserts"].sqlstate, play["b_processes"].rows[0][2]
+    return Observed(
+        refused == "23505" and attempts == "2",
+        f"second insert {refused}; document 1 processed by {attempts} workers all the same",
+    )
+
+
+@lesson.experiment(
+    "files",
+    "Files load each on its own: malformed, with a DOCTYPE, empty or with a known key they are refused, and the good ones go in.",
+    "Os arquivos são carregados um a um: malformado, com DOCTYPE, vazio ou de chave repetida é recusado, e os bons entram.",
+)
+def files(stage: Stage) -> Observed:
+    stage.build(1)
+    with stage.connection() as connection:
+        connection.execute("TRUNCATE fila_documentos")
+        outcomes = loader.load(stage.conninfo, sorted(paths.DOCUMENTS.glob("*.xml")))
+        row = connection.execute("SELECT count(*) FROM fila_documentos").fetchone()
+    assert row
+    loaded = {outcome.path.name for outcome in outcomes if outcome.loaded}
+    refused = {outcome.path.name for outcome in outcomes if not outcome.loaded}
+    bad = {"nfe-0002-duplicada.xml", "nfe-com-doctype.xml", "nfe-malformada.xml", "nfe-vazia.xml"}
+    # The two files of one key: whichever comes first goes in, the other is refused.
+    one_of_two = len(refused & {"nfe-0002.xml", "nfe-0002-duplicada.xml"}) == 1
+    holds = one_of_two and refused - {"nfe-0002.xml"} | {"nfe-0002-duplicada.xml"} == bad and row[0] == len(loaded) == 8
+    return Observed(holds, f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused, each with its reason")
+
+
+@lesson.experiment(
+    "byte_order_mark",
+    "A text that begins with a byte-order mark is refused by the server (2200M); the loader drops the mark and it goes in.",
+    "Um texto que começa com marca de ordem de bytes (BOM) é recusado pelo servidor (2200M); o carregador a remove e ele entra.",
+)
+def byte_order_mark(stage: Stage) -> Observed:
+    stage.build(1)
+    path = paths.DOCUMENTS / "nfe-com-marca-de-ordem.xml"
+    with stage.connection() as connection:
+        raw = path.read_bytes().decode("utf-8")
+        sqlstate = _refusal(connection, "SELECT xmlparse(DOCUMENT %s)", raw)
+    (outcome,) = loader.load(stage.conninfo, [path])
+    holds = raw.startswith("\ufeff") and sqlstate == "2200M" and outcome.loaded
+    return Observed(holds, f"as it is: {sqlstate}; through the loader: {'loaded' if outcome.loaded else 'refused'}")
+
+
+@lesson.experiment(
+    "reset",
+    "reset.sql puts every document back to pendente, with no attempt, worker or error left.",
+    "reset.sql devolve todos os documentos a pendente, sem tentativa, worker ou erro restante.",
+)
+def reset(stage: Stage) -> Observed:
+    stage.build(1)
+    untouched = (
+        "SELECT count(*) FROM fila_documentos WHERE status = 'pendente' AND tentativas = 0"
+        " AND coalesce(worker_id, ultimo_erro, iniciado_em::text, concluido_em::text) IS NULL"
+    )
+    with stage.connection() as connection:
+        connection.execute(
+            "UPDATE fila_documentos SET status = 'falhou', tentativas = 3, worker_id = 'worker-a',"
+            " iniciado_em = clock_timestamp(), concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'"
+        )
+        before = connection.execute(untouched).fetchone()
+        schema.run_scripts(stage.conninfo, paths.SQL / "reset.sql")
+        after = connection.execute(untouched).fetchone()
+    assert before and after
+    return Observed(before[0] == 0 and after[0] == 4, f"as new before: {before[0]}, after: {after[0]}")
+
+
+@lesson.scenario("xml_has_no_equality", core=False)
+def xml_has_no_equality(play: Play) -> Observed:
+    states = [play[step].sqlstate for step in ("a_compares", "a_distinct", "a_unique")]
+    return Observed(states == ["42883", "42883", "42704"], f"= {states[0]}, DISTINCT {states[1]}, UNIQUE {states[2]}")
+
+
+@lesson.scenario("external_entity", core=False)
+def external_entity(play: Play) -> Observed:
+    value, doctype = play["a_reads"].rows[0]
+    return Observed(value == "" and doctype == "t", f"value {value!r}, DOCTYPE stored: {doctype}")
+
+
+@lesson.experiment(
+    "doctype_refused",
+    "The loader refuses a DOCTYPE although the server would take the document.",
+    "O carregador recusa um DOCTYPE, embora o servidor aceitasse o documento.",
+    core=False,
+)
+def doctype_refused(stage: Stage) -> Observed:
+    stage.build(1)
+    path = paths.DOCUMENTS / "nfe-com-doctype.xml"
+    with stage.connection() as connection:
+        by_server = _refusal(connection, "SELECT xmlparse(DOCUMENT %s)", path.read_text(encoding="utf-8"))
+    (outcome,) = loader.load(stage.conninfo, [path])
+    return Observed(
+        by_server is None and not outcome.loaded,
+        f"server: {by_server or 'takes it'}; loader: {outcome.reason.en if outcome.reason else 'loaded'}",
+    )
+
+
+@lesson.scenario("content_and_document", core=False)
+def content_and_document(play: Play) -> Observed:
+    content = [play[step].value for step in ("a_empty_content", "a_two_roots_content")]
+    document = [play[step].sqlstate for step in ("a_empty_document", "a_two_roots_document")]
+    return Observed(
+        content == ["t", "t"] and document == ["2200M", "2200M"],
+        f"CONTENT accepted {content.count('t')} of 2; DOCUMENT refused {document.count('2200M')} of 2",
+    )
+
+
+@lesson.scenario("namespace", core=False)
+def namespace(play: Play) -> Observed:
+    without, found = play["a_without"].value, play["a_with"].value
+    return Observed(without == "0" and found == "1", f"found without mapping {without}, with mapping {found}")
+
+
+@lesson.scenario("malformed", core=False)
+def malformed(play: Play) -> Observed:
+    document, content = play["a_document"].sqlstate, play["a_content"].sqlstate
+    return Observed((document, content) == ("2200M", "2200N"), f"document {document}, content {content}")
+
+
+@lesson.experiment(
+    "detail_shows_document",
+    "The server's error DETAIL for malformed XML carries text of the document: mind what is logged.",
+    "O DETAIL do erro do servidor para XML malformado traz texto do documento: cuidado com o que vai para o log.",
+    core=False,
+)
+def detail_shows_document(stage: Stage) -> Observed:
+    with stage.connection() as connection:
+        try:
+            connection.execute("SELECT xmlparse(DOCUMENT %s)", ["<nfe><emitente>canary-4711</nfe>"])
+        except psycopg.errors.InvalidXmlDocument as error:
+            leaked = "canary-4711" in (error.diag.message_detail or "")
+            return Observed(leaked, f"{error.sqlstate}; canary in the DETAIL: {leaked}")
+    return Observed(False, "the malformed document was accepted")
+
+
+def _refusal(connection: psycopg.Connection, query: str, text: str) -> str | None:
+    """The SQLSTATE with which the server refuses the text, None if it takes it."""
+    try:
+        connection.execute(query.encode(), [text])
+    except psycopg.DataError as error:
+        return error.sqlstate
+    return None

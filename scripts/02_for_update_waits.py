@@ -1,0 +1,80 @@
+"""Lesson 02: plain FOR UPDATE makes workers wait, and when that is right."""
+
+from __future__ import annotations
+
+from lab.language import Text
+from lab.lesson import Lesson, Observed
+from lab.player import Play
+
+lesson = Lesson(
+    __file__,
+    minutes=10,
+    question=Text(
+        "A holds document 1. Three others are pending. Which one does B get?",
+        "A segura o documento 1. Outros três estão pendentes. Qual deles B recebe?",
+    ),
+    answer=Text(
+        "none: 55P03 after 2 s, or document 1 once A gives it up",
+        "nenhum: 55P03 depois de 2 s, ou o documento 1 quando A desistir dele",
+    ),
+    psql_only=Text("yes", "sim"),
+)
+
+
+@lesson.scenario("lock_timeout")
+def lock_timeout(play: Play) -> Observed:
+    asks, pending = play["b_asks"], play["b_counts"].value
+    holds = asks.sqlstate == "55P03" and 1.95 <= asks.seconds < 4 and pending == "4"
+    return Observed(holds, f"{asks.sqlstate} after {asks.seconds:.2f} s; pending all the while: {pending}")
+
+
+@lesson.scenario("rollback")
+def rollback(play: Play) -> Observed:
+    asks = play["b_asks"]
+    return Observed(asks.value == "1", f"B waited for {asks.waited_for[0]}, then got document {asks.value}")
+
+
+@lesson.scenario("commit")
+def commit(play: Play) -> Observed:
+    asks = play["b_asks"]
+    return Observed(asks.value == "2", f"B waited for {asks.waited_for[0]}, then got document {asks.value}")
+
+
+@lesson.scenario("third_session")
+def third_session(play: Play) -> Observed:
+    seen = play["c_looks"].rows
+    expected = (("lab/B", "lab/A", "transactionid", "ShareLock", "f"),)
+    return Observed(seen == expected, "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen))
+
+
+@lesson.scenario("balance_unlocked")
+def balance_unlocked(play: Play) -> Observed:
+    left = play["b_spends"].value
+    return Observed(left == "40.00", f"70.00 and 60.00 spent of 100.00; balance said to be {left}")
+
+
+@lesson.scenario("balance_waits")
+def balance_waits(play: Play) -> Observed:
+    balance, skipped = play["b_reads"].value, play["c_skips"].rows
+    return Observed(
+        balance == "30.00" and not skipped, f"B waited and read {balance}; SKIP LOCKED saw {len(skipped)} accounts"
+    )
+
+
+@lesson.scenario("old_order", core=False)
+def old_order(play: Play) -> Observed:
+    rows = play["b_asks"].rows
+    ids, times = [row[0] for row in rows], [row[1] or "" for row in rows]
+    return Observed(ids[0] == "1" and times[0] == max(times), f"order {' '.join(map(str, ids))}, first row's time {times[0]}")
+
+
+@lesson.scenario("finished_meanwhile", core=False)
+def finished_meanwhile(play: Play) -> Observed:
+    ids = [row[0] for row in play["b_asks"].rows]
+    return Observed(ids == ["1", "3", "4"], f"{len(ids)} rows: {' '.join(map(str, ids))}")
+
+
+@lesson.scenario("table_lock", core=False)
+def table_lock(play: Play) -> Observed:
+    skip, nowait = play["b_skips"].waited_for, play["b_nowait"].waited_for
+    return Observed(skip == nowait == ("A",), f"SKIP LOCKED waited for {' '.join(skip)}; NOWAIT waited for {' '.join(nowait)}")

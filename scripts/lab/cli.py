@@ -1,0 +1,347 @@
+"""The `lab` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lab import doctor as diagnosis
+from lab import lesson as lessons
+from lab import bench, loader, matrix, paths, record, report, schema, soak, terminals
+from lab.binaries import find_psql
+from lab.errors import LabError
+from lab.language import say
+from lab.lesson import Claim, ClaimResult, Stage
+from lab.scenario import Scenario
+from lab.schema import libpq_environment
+from lab.server import EmbeddedServer
+from lab.stepper import Stepper, Stopped
+from lab.target import Target, open_target
+from lab.tour import Tour
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The queue lab: see where FOR UPDATE waits, why SKIP LOCKED passes, and what else a queue needs. Alone: the tour.",
+)
+SERVER = "Server"
+MAINTAINERS = "Maintainers"
+
+Wanted = Annotated[list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, as 02 or 01-04; all if none is named.")]
+
+
+def main() -> None:
+    """Run the command; a LabError is printed without a traceback and ends with status 1, ^C ends with 130."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    errors = Console(stderr=True)
+    try:
+        status = app(standalone_mode=False, prog_name="./lab")
+    except LabError as error:
+        errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+        status = 1
+    except psycopg.OperationalError as error:
+        text = say("The connection to the server was lost", "A conexão com o servidor se perdeu")
+        errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        status = 1
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except (KeyboardInterrupt, typer.Abort):
+        errors.print(say("Stopped; nothing is left behind.", "Interrompido; nada ficou para trás."))
+        status = 130
+    except Exception as error:
+        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+            raise
+        error.show()  # a usage error of the command line
+        status = error.exit_code
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+@app.callback(invoke_without_command=True)
+def tour(context: typer.Context) -> None:
+    """The tour: the episode's story, in under ten seconds."""
+    if context.invoked_subcommand is not None:
+        return
+    console = Console()
+    with _server(console) as target, _stage(target) as stage:
+        held = Tour(stage, console).tell()
+    raise typer.Exit(0 if held else 1)
+
+
+@app.command()
+def run(
+    wanted: Wanted = None,
+    everything: Annotated[bool, typer.Option("--all", help="The surprises too.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the run as JSON; - for the screen.")] = None,
+    load: Annotated[bool, typer.Option("--load", help="On a given server, more load than the quick form.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
+) -> None:
+    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a claim does not hold."""
+    chosen = lessons.choose(wanted or [])
+    to_screen = json_file is not None and str(json_file) == "-"
+    console = Console(stderr=to_screen)
+    started, clock = datetime.now(UTC), time.monotonic()
+    results = []
+    with _server(console, quiet) as target, _stage(target, load) as stage:
+        for lesson in chosen:
+            with _progress(console, quiet) as progress:
+                results.append(lesson.run(stage, surprises=everything, progress=progress))
+            if not quiet or report.failed(results[-1:]):
+                console.print(report.claims_table(results[-1]), highlight=False)
+    console.print(report.summary(results), style="bold red" if report.failed(results) else "bold", highlight=False)
+    if json_file is not None:
+        server = {"version": target.version, "version_num": target.version_num, "source": target.source}
+        run_as_json = report.as_json(results, server, started.isoformat(timespec="seconds"), time.monotonic() - clock)
+        _write_json(run_as_json, None if to_screen else json_file)
+    raise typer.Exit(1 if report.failed(results) else 0)
+
+
+@app.command()
+def step(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")]) -> None:
+    """Play a lesson Enter by Enter, sessions side by side."""
+    scenarios = [scenario for word in wanted for scenario in _scenarios(word)]
+    console = Console()
+    with _server(console) as target, _stage(target) as stage:
+        stepper = Stepper(stage, console)
+        try:
+            for number, scenario in enumerate(scenarios, start=1):
+                stepper.play(scenario)
+                if number < len(scenarios):
+                    more = f"{number}/{len(scenarios)}"
+                    stepper.enter(say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário"))
+        except Stopped:
+            console.print()
+    failed = any(not played.as_expected for played in stage.played)
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def walk(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")]) -> None:
+    """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    console = Console()
+    lines = [
+        say(
+            "In each terminal first, for the lab's own server:  eval \"$(./lab env)\"",
+            'Primeiro, em cada terminal, para o servidor do laboratório:  eval "$(./lab env)"',
+        ),
+        say(
+            "In one more, to watch who waits for whom:          psql -X -f sql/watch.sql",
+            "Em mais um, para ver quem espera por quem:         psql -X -f sql/watch.sql",
+        ),
+    ]
+    for word in wanted:
+        lines += ["", *(terminals.walk(scenario) + "\n" for scenario in _scenarios(word))]
+    console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def load(files: Annotated[list[Path], typer.Argument(metavar="FILE …")]) -> None:
+    """Load XML files into the queue, each on its own; non-zero if any was refused."""
+    console = Console()
+    with _server(console) as target:
+        if not schema.is_built(target.conninfo):
+            schema.build(target.conninfo, 1)
+            console.print(say("The queue was not there yet: built (sql/01_queue.sql).", "A fila ainda não existia: criada (sql/01_queue.sql)."))
+        outcomes = loader.load(target.conninfo, files)
+    table = Table()
+    for heading in (say("file", "arquivo"), say("key", "chave"), say("loaded", "carregado"), say("why not", "por que não")):
+        table.add_column(heading, overflow="fold")
+    for outcome in outcomes:
+        loaded = f"[green]{say('yes', 'sim')}[/]" if outcome.loaded else f"[red]{say('no', 'não')}[/]"
+        table.add_row(outcome.path.name, outcome.key or "", loaded, str(outcome.reason or ""))
+    console.print(table, highlight=False)
+    console.print(loader.summary(outcomes), style="bold", highlight=False)
+    raise typer.Exit(0 if all(outcome.loaded for outcome in outcomes) else 1)
+
+
+@app.command(rich_help_panel=SERVER)
+def up() -> None:
+    """Start the lab's own server."""
+    with _server(Console()):
+        pass
+
+
+@app.command(rich_help_panel=SERVER)
+def down() -> None:
+    """Stop the lab's own server; its data stay."""
+    stopped = EmbeddedServer().down()
+    print(say("Stopped.", "Parado.") if stopped else say("It was not running.", "Não estava no ar."))
+
+
+@app.command(rich_help_panel=SERVER)
+def status() -> None:
+    """Say which server would be used, and whether it is running; non-zero if it is not."""
+    target = open_target(start=False)
+    print(target.headline())
+
+
+@app.command(rich_help_panel=SERVER)
+def env() -> None:
+    """Print the variables for a plain psql:  eval "$(./lab env)"."""
+    with _server(Console(stderr=True), quiet=True) as target:
+        if target.embedded is None:
+            raise LabError(
+                say(
+                    "A server of yours is in use (LAB_DSN or PG… is set): psql needs no variables from the lab.",
+                    "O servidor em uso é o seu (LAB_DSN ou PG… definido): o psql não precisa de variáveis do laboratório.",
+                )
+            )
+        for name, value in target.embedded.environment().items():
+            print(f"export {name}={shlex.quote(value)}")
+
+
+@app.command(rich_help_panel=SERVER, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
+    """Open psql on the lab's database."""
+    with _server(Console(stderr=True), quiet=True) as target:
+        environment = os.environ | libpq_environment(target.conninfo)
+    program = str(find_psql())
+    os.execve(program, [program, *(arguments or [])], environment)
+
+
+@app.command(rich_help_panel=SERVER)
+def doctor() -> None:
+    """Say what the lab finds on this machine, and what is wrong."""
+    findings = diagnosis.examine()
+    table = Table(show_header=False, box=None)
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for finding in findings:
+        mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]·[/]"}[finding.good]
+        table.add_row(mark, finding.what, finding.found)
+    Console().print(table, highlight=False)
+    raise typer.Exit(1 if any(finding.good is False for finding in findings) else 0)
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None) -> None:
+    """Open the notebooks in Jupyter."""
+    os.chdir(paths.ROOT)
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *(arguments or ["notebooks"])])
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def test(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST OPTIONS …]")] = None) -> None:
+    """Run the tests."""
+    os.chdir(paths.ROOT)
+    raise typer.Exit(subprocess.run([sys.executable, "-m", "pytest", *(arguments or [])], check=False).returncode)
+
+
+@app.command("record", rich_help_panel=MAINTAINERS)
+def record_(
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
+) -> None:
+    """Record golden transcripts, psql scripts and observations, after showing what changed."""
+    console = Console()
+    with _server(console) as target, _stage(target) as stage:
+        changed = record.changes(stage)
+        record.show(changed, console)
+        if changed and not yes and not typer.confirm("Write these?", default=False):
+            raise typer.Exit(1)
+        record.keep(changed)
+        held = record.observe(target, stage, console)
+    raise typer.Exit(0 if held else 1)
+
+
+@app.command("soak", rich_help_panel=MAINTAINERS)
+def soak_(plays: Annotated[int, typer.Option(min=1, help="Plays of each scenario.")] = 200) -> None:
+    """Play every scenario many times, half of them on busy cores."""
+    console = Console()
+    with _server(console) as target, _stage(target) as stage:
+        good = soak.soak(stage, console, plays)
+    raise typer.Exit(0 if good else 1)
+
+
+@app.command("matrix", rich_help_panel=MAINTAINERS)
+def matrix_(
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="[FOLDER …]", help="Folders of server programs.")] = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Write the observations under data/observed.")] = False,
+) -> None:
+    """Run every claim and the referee on every server version that can be had here."""
+    console = Console()
+    good = [matrix.run(folder, console, observe) for folder in (folders or matrix.program_folders(console))]
+    raise typer.Exit(0 if all(good) else 1)
+
+
+@app.command("bench", rich_help_panel=MAINTAINERS)
+def bench_(rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5) -> None:
+    """Measure: the player against isolationtester, the server's start, the tour."""
+    console = Console()
+    with _server(console) as target, _stage(target) as stage:
+        bench.bench(stage, console, rounds)
+
+
+@contextmanager
+def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
+    """The server in use. One that this command started is stopped again on ^C, since then nothing may be left behind."""
+    target = open_target()
+    if not quiet:
+        console.print(target.headline(), highlight=False, markup=False, soft_wrap=True)
+    try:
+        yield target
+    except KeyboardInterrupt:
+        if target.embedded and target.started and not target.started.was_running:
+            target.embedded.down()
+        raise
+
+
+@contextmanager
+def _stage(target: Target, load: bool = False) -> Iterator[Stage]:
+    """A database of one's own on the target, to play in."""
+    with target.database() as conninfo:
+        yield Stage(conninfo, superuser=target.superuser, embedded=target.embedded is not None, load=load or target.embedded is not None)
+
+
+@contextmanager
+def _progress(console: Console, quiet: bool) -> Iterator[Any]:
+    """What to call before and after each claim: on a terminal it shows the claim that is being run."""
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with console.status("") as status:
+
+        def progress(claim: Claim, result: ClaimResult | None) -> None:
+            status.update(f"{claim.id}  {claim.text}" if result is None else "")
+
+        yield progress
+
+
+def _scenarios(word: str) -> list[Scenario]:
+    """The scenarios that the word names: one by its name, or all of a lesson."""
+    if len(word) > 2 and "_" in word and word not in {known.name for known in lessons.lessons()}:
+        return [lessons.find_scenario(word)]
+    return [scenario for lesson in lessons.choose([word]) for scenario in lessons.scenarios(lesson.name)]
+
+
+def _write_json(run: dict[str, Any], file: Path | None) -> None:
+    text = json.dumps(run, indent=2, ensure_ascii=False) + "\n"
+    if file is None:
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written.") from error
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,91 @@
+"""Build the queue in the state that a lesson starts from, by running the numbered scripts with psql."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from psycopg import OperationalError, pq
+
+from lab import paths
+from lab.binaries import find_psql
+from lab.errors import LabError
+from lab.session import SCHEMA, SessionPins
+
+FIRST_UPGRADE = 5  # scripts 02 to 04 are steps to watch; from 05 on each one changes the schema
+
+
+def numbered_scripts() -> list[Path]:
+    """The numbered scripts of sql/, in order."""
+    return sorted(path for path in paths.SQL.glob("[0-9][0-9]_*.sql") if path.is_file())
+
+
+def scripts_for(state: int) -> list[Path]:
+    """The scripts that make the state of that number: script 01 and every upgrade up to it."""
+    return [
+        script
+        for script in numbered_scripts()
+        if (number := int(script.name[:2])) == 1 or FIRST_UPGRADE <= number <= state
+    ]
+
+
+def build(conninfo: str, state: int) -> None:
+    """Drop the lab's schema in this database and rebuild it in the given state.
+
+    Raises LabError with what psql said if a script refuses or fails; then nothing was changed by that script.
+    """
+    run_scripts(conninfo, *scripts_for(state))
+
+
+def is_built(conninfo: str) -> bool:
+    """Whether a schema of the lab's name is in this database, be it the lab's or another.
+
+    Raises ServerError if the server cannot be reached.
+    """
+    with SessionPins().psycopg_connection(conninfo, "lab/schema") as connection:
+        return connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [SCHEMA]).fetchone() == (True,)
+
+
+def run_scripts(conninfo: str, *scripts: Path) -> str:
+    """Run scripts with `psql -X -f`, in one process; returns what it printed.
+
+    Raises LabError with psql's own message if one fails.
+    """
+    files = [argument for script in scripts for argument in ("-f", str(script))]
+    done = subprocess.run(
+        [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", *files],
+        env=os.environ | libpq_environment(conninfo) | {"PGAPPNAME": "lab/psql"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LabError(_readable(done.stderr))
+    return done.stdout
+
+
+def libpq_environment(conninfo: str) -> dict[str, str]:
+    """The connection string as libpq's environment variables, so that no password stands in a process list.
+
+    Raises LabError for a keyword that libpq reads from no variable.
+    """
+    try:
+        options = pq.Conninfo.parse(conninfo.encode())
+    except OperationalError as error:
+        raise LabError(f"This connection string cannot be read: {error}") from error
+    environment = {}
+    for option in options:
+        if option.val is None:
+            continue
+        if option.envvar is None:
+            raise LabError(f"The connection keyword {option.keyword.decode()} cannot be handed to psql; leave it out.")
+        environment[option.envvar.decode()] = option.val.decode()
+    return environment
+
+
+def _readable(stderr: str) -> str:
+    """psql's message without its file and line prefix, which speaks of our script rather than of the reader's problem."""
+    lines = [re.sub(r"^psql:[^ ]*:\d+: ", "", line) for line in stderr.strip().splitlines()]
+    return "\n".join(line for line in lines if not line.startswith(("CONTEXT:", "PL/pgSQL function", "SQL statement")))

@@ -1,0 +1,233 @@
+"""A play as a picture: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from lab.player import Play, StepRun
+
+# Okabe and Ito's colours: told apart by the colour-blind. Waiting is hatched as well, an error has a cross as well.
+RUNS = "#0b3c5d"
+OPEN = "#9ecae8"
+WAITS = "#fdecc8"
+HATCH = "#e69f00"
+ERROR = "#b8400c"
+INK = "#24292f"
+FAINT = "#6e7781"
+GRID = "#e7ebef"
+CARD = "#ffffff"  # opaque, so that the picture reads the same on a dark page
+
+WIDTH = 8.3  # inches; at 100 dots an inch it is as wide as a page of GitHub
+LANE = 0.64  # inches from lane to lane
+LEFT, RIGHT = 0.9, 0.25  # inches beside the lanes
+TITLE, GAP, AXIS, LEGEND, NOTE = 0.36, 0.24, 0.42, 0.32, 0.28  # inches above, between and below them
+ROOM = 1.1  # the axis is longer than the play, so that the last labels have room
+LABEL_SIZE = 9.0  # points
+LETTER = 0.55  # the mean width of a letter, as a share of its size
+
+Kind = Literal["runs", "waits", "open"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a lane, in seconds since the play began."""
+
+    kind: Kind
+    start: float
+    end: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is written at the moment (in seconds) at which a statement gave its result."""
+
+    at: float
+    label: str
+    error: bool = False
+
+
+def timeline(*plays: Play, titles: Sequence[str] = (), note: str = "") -> Figure:
+    """Draw plays one below the other, on one time axis.
+
+    Parameters: plays, at least one; titles, one for each play, or none; note, a line at the foot.
+    Returns a figure that belongs to no window: save it, or show it in a notebook.
+    """
+    lanes = [LANE * len(play.scenario.sessions) for play in plays]
+    titled = TITLE if titles else 0.0
+    height = sum(lanes) + len(plays) * titled + (len(plays) - 1) * GAP + AXIS + LEGEND + (NOTE if note else 0)
+    figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor=CARD)
+    seconds = max(play.seconds for play in plays)
+    top = height
+    for number, (play, tall) in enumerate(zip(plays, lanes, strict=True)):
+        if titles:
+            figure.text(0.12 / WIDTH, (top - 0.29) / height, titles[number], size=11, weight="bold", color=INK)
+        top -= titled + tall
+        axes = figure.add_axes((LEFT / WIDTH, top / height, (WIDTH - LEFT - RIGHT) / WIDTH, tall / height))
+        _draw(axes, play, seconds, with_axis=number == len(plays) - 1)
+        top -= GAP
+    _legend(figure, plays, (NOTE if note else 0) / height)
+    if note:
+        figure.text(0.5, 0.12 / height, note, size=8.5, color=INK, ha="center")
+    return figure
+
+
+def segments(play: Play, session: str) -> list[Segment]:
+    """The stretches of a session's lane; an open transaction lies below the statements run in it."""
+    opened: float | None = None
+    found: list[Segment] = []
+    for run in _runs(play, session):
+        ended = _end(play, run)
+        if run.waiting_since is None:
+            found.append(Segment("runs", run.started, ended))
+        else:
+            found.append(Segment("runs", run.started, run.waiting_since))
+            found.append(Segment("waits", run.waiting_since, ended, f"waits for {' and '.join(run.waited_for)}"))
+        if run.command == "BEGIN":
+            opened = ended
+        elif opened is not None and (_closes(run) or run.outcome == "error"):  # an error gives the locks back at once
+            found.append(Segment("open", opened, ended))
+            opened = None
+    if opened is not None:
+        found.append(Segment("open", opened, play.seconds))
+    return found
+
+
+def marks(play: Play, session: str) -> list[Mark]:
+    """What a session's statements gave: a document, a number of rows, an SQLSTATE, the end of a transaction."""
+    found = []
+    for run in _runs(play, session):
+        if run.outcome == "error":
+            found.append(Mark(_end(play, run), run.sqlstate or "", error=True))
+        elif run.columns is not None:
+            found.append(Mark(_end(play, run), _result(run)))
+        elif _closes(run):
+            found.append(Mark(_end(play, run), run.command))
+    return found
+
+
+def releases(play: Play) -> list[tuple[StepRun, StepRun]]:
+    """The waits that the end of a transaction was over with: that end, and the statement that waited."""
+    ends = [run for run in play.runs.values() if _closes(run)]
+    found = []
+    for waiter in play.runs.values():
+        if waiter.waiting_since is None or waiter.ended is None or waiter.outcome == "error":
+            continue
+        during = [end for end in ends if waiter.waiting_since <= end.started <= waiter.ended]
+        if during:
+            found.append((during[-1], waiter))
+    return found
+
+
+def _runs(play: Play, session: str) -> list[StepRun]:
+    return [run for run in play.runs.values() if run.step.session == session]
+
+
+def _end(play: Play, run: StepRun) -> float:
+    return play.seconds if run.ended is None else run.ended
+
+
+def _closes(run: StepRun) -> bool:
+    return run.command in ("COMMIT", "ROLLBACK")
+
+
+def _result(run: StepRun) -> str:
+    columns, rows = run.columns or (), run.rows
+    if len(rows) == 1 and columns and columns[0] == "documento_id":
+        return f"document {rows[0][0]}"
+    if len(rows) == 1 and len(columns) == 1:
+        return f"{columns[0]}: {rows[0][0]}"
+    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
+
+
+def _draw(axes: Axes, play: Play, seconds: float, with_axis: bool) -> None:
+    sessions = play.scenario.sessions
+    unit, scale = ("s", 1.0) if seconds >= 0.5 else ("ms", 1000.0)
+    span = seconds * scale * ROOM
+    axes.set_xlim(-0.006 * span, span)
+    axes.set_ylim(len(sessions) - 0.4, -0.6)
+    for lane, session in enumerate(sessions):
+        axes.plot([0, seconds * scale], [lane, lane], color=FAINT, linewidth=0.8, linestyle=(0, (1, 3)), zorder=1)
+        for segment in sorted(segments(play, session), key=lambda one: one.kind != "open"):
+            _bar(axes, lane, segment, scale, span)
+        _labels(axes, lane, marks(play, session), scale, span)
+    for end, waiter in releases(play):
+        x = (end.ended or 0) * scale
+        rows = [sessions.index(end.step.session), sessions.index(waiter.step.session)]
+        axes.plot([x, x], rows, color=HATCH, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
+    axes.set_yticks(range(len(sessions)), [f"session {session}" for session in sessions], size=9.5, color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=GRID, linewidth=0.8, zorder=0)
+    axes.set_axisbelow(True)
+    axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
+    axes.tick_params(axis="x", length=0, colors=FAINT, labelsize=8.5, labelbottom=with_axis)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} {unit}")
+
+
+def _bar(axes: Axes, lane: int, segment: Segment, scale: float, span: float) -> None:
+    half = {"runs": 0.2, "waits": 0.17, "open": 0.07}[segment.kind]
+    start = segment.start * scale
+    # A statement of less than a millisecond is to be seen among waits of seconds.
+    length = max((segment.end - segment.start) * scale, span * (0.005 if segment.kind == "runs" else 0))
+    style: dict[str, object] = {"facecolor": {"runs": RUNS, "waits": WAITS, "open": OPEN}[segment.kind]}
+    if segment.kind == "waits":
+        style |= {"hatch": "////", "edgecolor": HATCH, "linewidth": 0.8}
+    order = {"open": 2, "waits": 3, "runs": 4}[segment.kind]
+    axes.add_patch(Rectangle((start, lane - half), length, 2 * half, zorder=order, **style))
+    if segment.label and _width(axes, segment.label, span) < length:
+        plate = {"facecolor": CARD, "edgecolor": "none", "pad": 1.5}
+        axes.text(
+            start + length / 2, lane, segment.label, size=LABEL_SIZE, color=INK, ha="center", va="center_baseline", bbox=plate, zorder=5
+        )
+
+
+def _labels(axes: Axes, lane: int, found: list[Mark], scale: float, span: float) -> None:
+    """Write results above their lane, beginning at their moment; one that has no room there joins the one before it."""
+    groups: list[tuple[float, list[Mark]]] = []
+    for mark in found:
+        at = mark.at * scale
+        if mark.error:
+            axes.plot([at], [lane], marker="X", markersize=10, color=ERROR, markeredgecolor=CARD, zorder=6)
+            axes.text(at, lane + 0.22, mark.label, size=LABEL_SIZE, color=ERROR, weight="bold", ha="center", va="top", zorder=5)
+        elif groups and groups[-1][0] + _width(axes, _joined(groups[-1][1]), span) > at:
+            groups[-1][1].append(mark)
+        else:
+            groups.append((at, [mark]))
+    for at, group in groups:
+        text = _joined(group)
+        fits = at + _width(axes, text, span) <= span
+        axes.text(
+            at if fits else span, lane - 0.25, text, size=LABEL_SIZE, color=INK, ha="left" if fits else "right", va="bottom", zorder=5
+        )
+
+
+def _joined(group: list[Mark]) -> str:
+    return ", ".join(mark.label for mark in group)
+
+
+def _width(axes: Axes, text: str, span: float) -> float:
+    """About how wide a label is, in units of the time axis."""
+    inches = (len(text) + 1) * LETTER * LABEL_SIZE / 72
+    return inches * span / (WIDTH - LEFT - RIGHT)
+
+
+def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
+    runs = [run for play in plays for run in play.runs.values()]
+    entries: list[Patch | Line2D] = [Patch(facecolor=RUNS, label="a statement runs")]
+    if any(run.command == "BEGIN" for run in runs):
+        entries.append(Patch(facecolor=OPEN, label="transaction open: it keeps its locks"))
+    if any(run.waited_for for run in runs):
+        entries.append(Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="waits for a lock"))
+    if any(run.outcome == "error" for run in runs):
+        entries.append(Line2D([], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"))
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, bottom), "ncols": len(entries)}
+    figure.legend(handles=entries, frameon=False, fontsize=8.5, labelcolor=INK, handlelength=1.6, columnspacing=1.6, **place)
