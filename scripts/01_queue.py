@@ -36,9 +36,7 @@ def built(stage: Stage) -> Observed:
             "SELECT count(*) FROM information_schema.columns"
             " WHERE table_schema = 'sql_semana_12' AND table_name = 'fila_documentos'"
         ).fetchone()
-        index = connection.execute(
-            "SELECT pg_get_indexdef('fila_documentos_pendentes_idx'::regclass)"
-        ).fetchone()
+        index = connection.execute("SELECT pg_get_indexdef('fila_documentos_pendentes_idx'::regclass)").fetchone()
         documents = connection.execute(
             "SELECT string_agg(chave, ' ' ORDER BY criado_em, documento_id), count(*) FILTER (WHERE status = 'pendente'),"
             " sum((xpath('/nfe/valor/text()', conteudo_xml))[1]::text::numeric)::text FROM fila_documentos"
@@ -50,7 +48,10 @@ def built(stage: Stage) -> Observed:
         and index[0].endswith(partial)
         and documents == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, "1011.00")
     )
-    return Observed(holds, f"{columns[0]} columns; {documents[1]} pending, {documents[2]} in all; index {index[0].split('btree ')[-1]}")
+    return Observed(
+        holds,
+        f"{columns[0]} columns; {documents[1]} pending, {documents[2]} in all; index {index[0].split('btree ')[-1]}",
+    )
 
 
 @lesson.scenario("duplicate_key")
@@ -80,7 +81,9 @@ def files(stage: Stage) -> Observed:
     # The two files of one key: whichever comes first goes in, the other is refused.
     one_of_two = len(refused & {"nfe-0002.xml", "nfe-0002-duplicada.xml"}) == 1
     holds = one_of_two and refused - {"nfe-0002.xml"} | {"nfe-0002-duplicada.xml"} == bad and row[0] == len(loaded) == 8
-    return Observed(holds, f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused, each with its reason")
+    return Observed(
+        holds, f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused, each with its reason"
+    )
 
 
 @lesson.experiment(

@@ -44,7 +44,9 @@ def commit(play: Play) -> Observed:
 def third_session(play: Play) -> Observed:
     seen = play["c_looks"].rows
     expected = (("lab/B", "lab/A", "transactionid", "ShareLock", "f"),)
-    return Observed(seen == expected, "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen))
+    return Observed(
+        seen == expected, "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen)
+    )
 
 
 @lesson.scenario("balance_unlocked")
@@ -65,7 +67,9 @@ def balance_waits(play: Play) -> Observed:
 def old_order(play: Play) -> Observed:
     rows = play["b_asks"].rows
     ids, times = [row[0] for row in rows], [row[1] or "" for row in rows]
-    return Observed(ids[0] == "1" and times[0] == max(times), f"order {' '.join(map(str, ids))}, first row's time {times[0]}")
+    return Observed(
+        ids[0] == "1" and times[0] == max(times), f"order {' '.join(map(str, ids))}, first row's time {times[0]}"
+    )
 
 
 @lesson.scenario("finished_meanwhile", core=False)
@@ -77,4 +81,6 @@ def finished_meanwhile(play: Play) -> Observed:
 @lesson.scenario("table_lock", core=False)
 def table_lock(play: Play) -> Observed:
     skip, nowait = play["b_skips"].waited_for, play["b_nowait"].waited_for
-    return Observed(skip == nowait == ("A",), f"SKIP LOCKED waited for {' '.join(skip)}; NOWAIT waited for {' '.join(nowait)}")
+    return Observed(
+        skip == nowait == ("A",), f"SKIP LOCKED waited for {' '.join(skip)}; NOWAIT waited for {' '.join(nowait)}"
+    )

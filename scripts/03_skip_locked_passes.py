@@ -25,7 +25,8 @@ lesson = Lesson(
 def passes(play: Play) -> Observed:
     asks = play["b_asks"]
     return Observed(
-        asks.value == "2" and asks.seconds < 1, f"document {asks.value} after {asks.seconds * 1000:.1f} ms; lock_timeout 2 s not reached"
+        asks.value == "2" and asks.seconds < 1,
+        f"document {asks.value} after {asks.seconds * 1000:.1f} ms; lock_timeout 2 s not reached",
     )
 
 
@@ -60,7 +61,8 @@ def autocommit(play: Play) -> Observed:
 def nowait(play: Play) -> Observed:
     asks = play["b_asks"]
     return Observed(
-        asks.sqlstate == "55P03" and not asks.waited_for, f"{asks.sqlstate} after {asks.seconds * 1000:.1f} ms, without a wait"
+        asks.sqlstate == "55P03" and not asks.waited_for,
+        f"{asks.sqlstate} after {asks.seconds * 1000:.1f} ms, without a wait",
     )
 
 
@@ -73,10 +75,14 @@ def report(play: Play) -> Observed:
 @lesson.scenario("child_insert", core=False)
 def child_insert(play: Play) -> Observed:
     strong, weak = play["b_update"].value, play["b_no_key_update"].value
-    return Observed((strong, weak) == ("2", "1"), f"FOR UPDATE got document {strong}, FOR NO KEY UPDATE document {weak}")
+    return Observed(
+        (strong, weak) == ("2", "1"), f"FOR UPDATE got document {strong}, FOR NO KEY UPDATE document {weak}"
+    )
 
 
 @lesson.scenario("no_order_by", core=False)
 def no_order_by(play: Play) -> Observed:
     without, ordered = play["a_asks"].value, play["a_asks_in_order"].value
-    return Observed((without, ordered) == ("2", "1"), f"without ORDER BY document {without} first, with it document {ordered}")
+    return Observed(
+        (without, ordered) == ("2", "1"), f"without ORDER BY document {without} first, with it document {ordered}"
+    )

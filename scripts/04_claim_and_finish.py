@@ -38,7 +38,8 @@ def claim(play: Play) -> Observed:
     )
     documents = f"A got {play['a_claims'].value}, B got {play['b_claims'].value}"
     return Observed(
-        claimed == [1, 1] and play["a_reads"].rows == expected, f"rows a call {claimed[0]} and {claimed[1]}; {documents}"
+        claimed == [1, 1] and play["a_reads"].rows == expected,
+        f"rows a call {claimed[0]} and {claimed[1]}; {documents}",
     )
 
 
@@ -76,7 +77,9 @@ def work_outside(play: Play) -> Observed:
 def select_commit_update(play: Play) -> Observed:
     takers = [play[step].rows[0][:2] for step in ("a_marks", "b_marks")]
     duplicates = len(takers) - len({document for document, _ in takers})
-    return Observed(takers == [("1", "worker-a"), ("1", "worker-b")], f"{len(takers)} claims, {duplicates} duplicate: document 1")
+    return Observed(
+        takers == [("1", "worker-a"), ("1", "worker-b")], f"{len(takers)} claims, {duplicates} duplicate: document 1"
+    )
 
 
 @lesson.experiment(
@@ -128,7 +131,8 @@ def stranger_lock(play: Play) -> Observed:
     finish = play["a_finishes"]
     got = play["b_claims"].value
     return Observed(
-        got == "2" and finish.waited_for == ("B",) and len(finish.rows) == 1, f"B claimed document {got}; A's finish waited for B"
+        got == "2" and finish.waited_for == ("B",) and len(finish.rows) == 1,
+        f"B claimed document {got}; A's finish waited for B",
     )
 
 
@@ -169,7 +173,9 @@ def long_claim_keeps_dead_rows(stage: Stage) -> Observed:
         during = _dead_rows_after_vacuum(b)
         a.execute("COMMIT")
         after = _dead_rows_after_vacuum(b)
-    return Observed(during >= 300 and after == 0, f"dead rows left by VACUUM: {during} during the claim, {after} after its commit")
+    return Observed(
+        during >= 300 and after == 0, f"dead rows left by VACUUM: {during} during the claim, {after} after its commit"
+    )
 
 
 @lesson.experiment(
@@ -194,7 +200,8 @@ def limit_parameter(stage: Stage) -> Observed:
         connection.execute(f"PREPARE reserva (BIGINT) AS {claim.replace('LIMIT 1', 'LIMIT $1')}".encode())
         generic = _buffers(connection, "EXECUTE reserva (1)")
     return Observed(
-        generic > 10 * literal, f"buffers a claim with {documents:,} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}"
+        generic > 10 * literal,
+        f"buffers a claim with {documents:,} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}",
     )
 
 

@@ -21,27 +21,36 @@ from lab.tour import Tour
 
 
 def bench(stage: Stage, console: Console, rounds: int) -> None:
-    """Print the player's time on each scenario as a ratio to isolationtester's, the server's first and warm start, and where
-    the tour spends its time. `rounds` is how often each is measured.
+    """Measure and print; `rounds` is how often each is measured.
 
-    Raises LabError if isolationtester is not there to compare with.
+    Printed are the player's time on each scenario as a ratio to isolationtester's, the server's first and warm start, and
+    where the tour spends its time. Raises LabError if isolationtester is not there to compare with.
     """
     tester = find_program("isolationtester")
     if tester is None:
-        raise LabError("isolationtester, which the player is compared with, was not found: `./lab doctor` says where it looks.")
+        raise LabError(
+            "isolationtester, which the player is compared with, was not found: `./lab doctor` says where it looks."
+        )
     _players(stage, console, rounds, tester)
     _starts(console, min(rounds, 3))
     _tour(stage, console)
 
 
 def _players(stage: Stage, console: Console, rounds: int, tester: Path) -> None:
-    console.print(f"player / isolationtester, whole plays interleaved, {rounds} rounds: median (smallest to largest)", highlight=False)
+    console.print(
+        f"player / isolationtester, whole plays interleaved, {rounds} rounds: median (smallest to largest)",
+        highlight=False,
+    )
     medians = []
     for scenario in lesson.scenarios():
         ratios = [_ratio(stage, scenario, tester) for _ in range(rounds)]
         medians.append(statistics.median(ratios))
-        console.print(f"  {scenario.name:32} {medians[-1]:5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})", highlight=False)
-    console.print(f"  {'median of all':32} {statistics.median(medians):5.2f}, largest {max(medians):.2f}", highlight=False)
+        console.print(
+            f"  {scenario.name:32} {medians[-1]:5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})", highlight=False
+        )
+    console.print(
+        f"  {'median of all':32} {statistics.median(medians):5.2f}, largest {max(medians):.2f}", highlight=False
+    )
 
 
 def _ratio(stage: Stage, scenario: Scenario, tester: Path) -> float:
@@ -69,7 +78,9 @@ def _starts(console: Console, rounds: int) -> None:
             server.down()
             shutil.rmtree(home)
     one, other = statistics.median(first), statistics.median(warm)
-    console.print(f"server: first start {one:.2f} s, warm start {other:.2f} s, first / warm {one / other:.1f}", highlight=False)
+    console.print(
+        f"server: first start {one:.2f} s, warm start {other:.2f} s, first / warm {one / other:.1f}", highlight=False
+    )
 
 
 def _tour(stage: Stage, console: Console) -> None:

@@ -20,9 +20,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lab import bench, loader, matrix, paths, record, report, schema, soak, terminals
 from lab import doctor as diagnosis
 from lab import lesson as lessons
-from lab import bench, loader, matrix, paths, record, report, schema, soak, terminals
 from lab.binaries import find_psql
 from lab.errors import LabError
 from lab.language import say
@@ -45,7 +45,9 @@ app = typer.Typer(
 SERVER = "Server"
 MAINTAINERS = "Maintainers"
 
-Wanted = Annotated[list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, as 02 or 01-04; all if none is named.")]
+Wanted = Annotated[
+    list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, as 02 or 01-04; all if none is named.")
+]
 
 
 def main() -> None:
@@ -91,7 +93,9 @@ def tour(context: typer.Context) -> None:
 def run(
     wanted: Wanted = None,
     everything: Annotated[bool, typer.Option("--all", help="The surprises too.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the run as JSON; - for the screen.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the run as JSON; - for the screen.")
+    ] = None,
     load: Annotated[bool, typer.Option("--load", help="On a given server, more load than the quick form.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
 ) -> None:
@@ -116,7 +120,9 @@ def run(
 
 
 @app.command()
-def step(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")]) -> None:
+def step(
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+) -> None:
     """Play a lesson Enter by Enter, sessions side by side."""
     scenarios = [scenario for word in wanted for scenario in _scenarios(word)]
     console = Console()
@@ -127,7 +133,9 @@ def step(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A l
                 stepper.play(scenario)
                 if number < len(scenarios):
                     more = f"{number}/{len(scenarios)}"
-                    stepper.enter(say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário"))
+                    stepper.enter(
+                        say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário")
+                    )
         except Stopped:
             console.print()
     failed = any(not played.as_expected for played in stage.played)
@@ -135,12 +143,14 @@ def step(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A l
 
 
 @app.command()
-def walk(wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")]) -> None:
+def walk(
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
     console = Console()
     lines = [
         say(
-            "In each terminal first, for the lab's own server:  eval \"$(./lab env)\"",
+            'In each terminal first, for the lab\'s own server:  eval "$(./lab env)"',
             'Primeiro, em cada terminal, para o servidor do laboratório:  eval "$(./lab env)"',
         ),
         say(
@@ -160,10 +170,20 @@ def load(files: Annotated[list[Path], typer.Argument(metavar="FILE …")]) -> No
     with _server(console) as target:
         if not schema.is_built(target.conninfo):
             schema.build(target.conninfo, 1)
-            console.print(say("The queue was not there yet: built (sql/01_queue.sql).", "A fila ainda não existia: criada (sql/01_queue.sql)."))
+            console.print(
+                say(
+                    "The queue was not there yet: built (sql/01_queue.sql).",
+                    "A fila ainda não existia: criada (sql/01_queue.sql).",
+                )
+            )
         outcomes = loader.load(target.conninfo, files)
     table = Table()
-    for heading in (say("file", "arquivo"), say("key", "chave"), say("loaded", "carregado"), say("why not", "por que não")):
+    for heading in (
+        say("file", "arquivo"),
+        say("key", "chave"),
+        say("loaded", "carregado"),
+        say("why not", "por que não"),
+    ):
         table.add_column(heading, overflow="fold")
     for outcome in outcomes:
         loaded = f"[green]{say('yes', 'sim')}[/]" if outcome.loaded else f"[red]{say('no', 'não')}[/]"
@@ -259,21 +279,27 @@ def record_(
             raise typer.Exit(1)
         record.keep(changed)
         held = record.observe(target, stage, console)
+        record.tell_tour(target, stage)
     raise typer.Exit(0 if held else 1)
 
 
 @app.command("soak", rich_help_panel=MAINTAINERS)
-def soak_(plays: Annotated[int, typer.Option(min=1, help="Plays of each scenario.")] = 200) -> None:
-    """Play every scenario many times, half of them on busy cores."""
+def soak_(
+    plays: Annotated[int, typer.Option(min=1, help="Plays of each scenario.")] = 200,
+    busy: Annotated[bool, typer.Option("--busy", help="With every core kept at work.")] = False,
+) -> None:
+    """Play every scenario many times; each must give one transcript only."""
     console = Console()
     with _server(console) as target, _stage(target) as stage:
-        good = soak.soak(stage, console, plays)
+        good = soak.soak(stage, console, plays, busy)
     raise typer.Exit(0 if good else 1)
 
 
 @app.command("matrix", rich_help_panel=MAINTAINERS)
 def matrix_(
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="[FOLDER …]", help="Folders of server programs.")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER …]", help="Folders of server programs.")
+    ] = None,
     observe: Annotated[bool, typer.Option("--observe", help="Write the observations under data/observed.")] = False,
 ) -> None:
     """Run every claim and the referee on every server version that can be had here."""
@@ -308,7 +334,12 @@ def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
 def _stage(target: Target, load: bool = False) -> Iterator[Stage]:
     """A database of one's own on the target, to play in."""
     with target.database() as conninfo:
-        yield Stage(conninfo, superuser=target.superuser, embedded=target.embedded is not None, load=load or target.embedded is not None)
+        yield Stage(
+            conninfo,
+            superuser=target.superuser,
+            embedded=target.embedded is not None,
+            load=load or target.embedded is not None,
+        )
 
 
 @contextmanager
@@ -340,7 +371,9 @@ def _write_json(run: dict[str, Any], file: Path | None) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LabError(f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written.") from error
+        raise LabError(
+            f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written."
+        ) from error
 
 
 def _interrupt(signum: int, frame: object) -> None:

@@ -30,7 +30,9 @@ def examine() -> list[Finding]:
         Finding(True, say("private folder", "pasta própria"), str(paths.home())),
         _finding(say("psql", "psql"), lambda: str(find_psql())),
         _finding(say("programs of the lab's own server", "programas do servidor próprio"), _binaries),
-        _finding(say("server in use", "servidor em uso"), lambda: open_target(start=False).headline(), needed=_needed()),
+        _finding(
+            say("server in use", "servidor em uso"), lambda: open_target(start=False).headline(), needed=_needed()
+        ),
         _optional("pgbench"),
         _optional("isolationtester"),
     ]

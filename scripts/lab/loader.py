@@ -20,7 +20,7 @@ from lab.errors import LabError, ServerError
 from lab.language import Text, say
 
 BOUND = 10_000_000
-"""Bytes that a file may have; libxml refuses longer texts in some builds."""
+"""Bytes that a file may have: far more than an NF-e needs, and little enough to hold in memory."""
 
 INSERT = """
 INSERT INTO sql_semana_12.fila_documentos (chave, nome_arquivo, conteudo_xml)

@@ -70,7 +70,9 @@ def run(folder: Path | None, console: Console, observe: bool) -> bool:
 def _refereed(stage: Stage, console: Console) -> bool:
     tester = find_program("isolationtester")
     if tester is None:
-        console.print(say("isolationtester was not found: not refereed.", "isolationtester não encontrado: sem árbitro."))
+        console.print(
+            say("isolationtester was not found: not refereed.", "isolationtester não encontrado: sem árbitro.")
+        )
         return True
     differing = []
     scenarios = lesson.scenarios()
@@ -83,7 +85,10 @@ def _refereed(stage: Stage, console: Console) -> bool:
             console.print(f"{scenario.name}\n{difference}", markup=False, highlight=False)
     agreed = len(scenarios) - len(differing)
     console.print(
-        say(f"isolationtester agrees: {agreed} of {len(scenarios)}", f"isolationtester concorda: {agreed} de {len(scenarios)}"),
+        say(
+            f"isolationtester agrees: {agreed} of {len(scenarios)}",
+            f"isolationtester concorda: {agreed} de {len(scenarios)}",
+        ),
         highlight=False,
     )
     return not differing
@@ -121,7 +126,11 @@ def _fetched(package: str, version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             packed = subprocess.run(
-                ["npm", "pack", "--silent", f"{package}@{version}"], cwd=folder, capture_output=True, text=True, check=True
+                ["npm", "pack", "--silent", f"{package}@{version}"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=True,
             )
         except subprocess.CalledProcessError as error:
             raise LabError(f"npm could not fetch {package}@{version}: {error.stderr.strip()}") from error

@@ -130,7 +130,9 @@ def play(
         except psycopg.Error as error:
             if not monitor.closed:  # a caller's own
                 raise
-            played.failure = f"{scenario.path.name}: the monitor lost its connection to the server ({str(error).strip()})."
+            played.failure = (
+                f"{scenario.path.name}: the monitor lost its connection to the server ({str(error).strip()})."
+            )
         finally:
             player.close()
     return played
@@ -139,7 +141,7 @@ def play(
 class _Session:
     """A connection, and the run that is under way on it."""
 
-    def __init__(self, name: str, connection: pq.PGconn) -> None:
+    def __init__(self, name: str, connection: pq.abc.PGconn) -> None:
         self.name = name
         self.pgconn = connection
         self.pid = connection.backend_pid
@@ -277,7 +279,9 @@ class _Player:
         self.finish(session, run)
         if step.blocks:
             how = f"failed with {run.sqlstate}" if run.sqlstate else f"ended at once ({run.command})"
-            raise self.failure(step, f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up")
+            raise self.failure(
+                step, f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up"
+            )
         self.check_error(run, step.errors)
         self.report(Event("done", run))
 
@@ -287,7 +291,9 @@ class _Player:
         step = run.step
         names = " and ".join(blockers)
         if step.blocks is None:
-            raise self.failure(step, f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)")
+            raise self.failure(
+                step, f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)"
+            )
         if step.blocks not in blockers:
             raise self.failure(step, f"waits for {names}, not for {step.blocks} as announced")
         self.report(Event("waiting", run))
@@ -317,16 +323,22 @@ class _Player:
             while run is not None and not self.blockers(session):
                 if not self.under_way(session, POLL_SECONDS):
                     self.finish(session, run)
-                    raise self.failure(run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that")
+                    raise self.failure(
+                        run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
+                    )
                 if time.monotonic() > deadline:
-                    raise self.failure(run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either")
+                    raise self.failure(
+                        run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either"
+                    )
 
     def finish(self, session: _Session, run: StepRun) -> None:
         run.ended = time.monotonic() - self.started
         session.run = None
         result = session.results[0]  # the extended protocol gives one; a second tells only that the connection is lost
         if result.status in COPYING:
-            raise self.failure(run.step, "is a COPY, which wants data from the client or sends it some; a step cannot do that")
+            raise self.failure(
+                run.step, "is a COPY, which wants data from the client or sends it some; a step cannot do that"
+            )
         if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
             run.outcome = "done"
             run.command = (result.command_status or b"").decode()
@@ -379,12 +391,18 @@ class _Player:
         if run.sqlstate == announced:
             return
         if announced is None:
-            raise self.failure(run.step, f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce")
-        how = f"failed with {run.sqlstate} ({run.message})" if run.sqlstate else f"ended without an error ({run.command})"
+            raise self.failure(
+                run.step, f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce"
+            )
+        how = (
+            f"failed with {run.sqlstate} ({run.message})" if run.sqlstate else f"ended without an error ({run.command})"
+        )
         raise self.failure(run.step, f"was to fail with {announced}, but it {how}")
 
     def failure(self, step: Step, why: str) -> PlayError:
-        return PlayError(f"{self.scenario.path.name}, line {step.line}: step {step.name} of session {step.session} {why}.")
+        return PlayError(
+            f"{self.scenario.path.name}, line {step.line}: step {step.name} of session {step.session} {why}."
+        )
 
     def died(self, run: StepRun) -> PlayError:
         run.ended = run.ended if run.ended is not None else time.monotonic() - self.started

@@ -25,10 +25,11 @@ def find(data: Path) -> psutil.Process | None:
     """
     try:
         process = psutil.Process(int((data / "postmaster.pid").read_text().split()[0]))
-        if process.status() == psutil.STATUS_ZOMBIE or not process.name().startswith("postgres"):
+        if not process.name().startswith("postgres"):
             return None
     except (OSError, ValueError, IndexError, psutil.Error):
         return None
+    # A process that ended but was not waited for (a container's init may not) tells neither.
     if _same(_started_in(process), data):
         return process
     # Root may not ask where another account's process works (in containers), so this comes last.
@@ -74,7 +75,7 @@ def stop(data: Path) -> bool:
     ):
         with suppress(psutil.NoSuchProcess):  # it may have ended by itself just now
             process.send_signal(sign)
-        # Asked again each time: in a container the ended process may stay as a zombie.
+        # Asked again each time: the number may stay taken by what is left of the process.
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if find(data) is None:

@@ -6,7 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import psycopg
@@ -45,7 +47,7 @@ class Race:
 
     @property
     def inversions(self) -> int:
-        return sum(later < earlier for claims in self.by_session for earlier, later in zip(claims, claims[1:], strict=False))
+        return sum(later < earlier for claims in self.by_session for earlier, later in pairwise(claims))
 
     @property
     def shares(self) -> Counter[str]:
@@ -53,7 +55,9 @@ class Race:
         return Counter({f"session {number}": len(claims) for number, claims in enumerate(self.by_session, start=1)})
 
 
-def race(conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Claim = "skip_locked", work: float = 0.0) -> Race:
+def race(
+    conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Claim = "skip_locked", work: float = 0.0
+) -> Race:
     """Rebuild the queue with so many documents, and let so many sessions claim at once until they get none.
 
     `claim` is the statement used: the episode's, the same without SKIP LOCKED, or the faulty SELECT, COMMIT, UPDATE. `work` is
@@ -75,10 +79,8 @@ def race(conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Clai
         takers = [_Taker(conninfo, pins, number, barrier, _claimer(claim, work)) for number in range(1, sessions + 1)]
         for taker in takers:
             taker.start()
-        try:
+        with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
             barrier.wait()
-        except threading.BrokenBarrierError:
-            pass  # a session could not connect; its error is raised below
         started = time.monotonic()
         for taker in takers:
             taker.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ from lab import lesson, paths, report, terminals, transcript
 from lab.errors import LabError
 from lab.lesson import Stage
 from lab.target import Target
+from lab.tour import Tour
 
 
 def changes(stage: Stage) -> dict[Path, str]:
@@ -72,6 +74,19 @@ def observe(target: Target, stage: Stage, console: Console) -> bool:
     path.write_text(f"{text}\n", encoding="utf-8")
     console.print(f"{path.relative_to(paths.ROOT)} written", highlight=False)
     return True
+
+
+def tell_tour(target: Target, stage: Stage) -> None:
+    """Write the tour, in both languages, as the pages show it."""
+    before = os.environ.get("LAB_LANG", "")
+    for language in ("en", "pt"):
+        os.environ["LAB_LANG"] = language
+        told = io.StringIO()
+        console = Console(file=told, width=200)
+        console.print(target.headline(), highlight=False, markup=False)
+        Tour(stage, console).tell()
+        (paths.OBSERVED / f"tour_{language}.txt").write_text(told.getvalue(), encoding="utf-8")
+    os.environ["LAB_LANG"] = before
 
 
 def _environment(stage: Stage) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     }
     if library is not None:
         # The wheel's own libpq, for this process alone.
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(library), environment.get("LD_LIBRARY_PATH")]))
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+            filter(None, [str(library), environment.get("LD_LIBRARY_PATH")])
+        )
     # It would print what a setup returns, and send all statements of a teardown as one transaction.
     with pins.psycopg_connection(conninfo, "lab/referee") as connection:
         for statement in scenario.setup:

@@ -51,7 +51,8 @@ def summary(results: Sequence[LessonResult]) -> str:
     not_run = len(claims) - held - failed
     seconds = sum(result.seconds for result in results)
     line = say(
-        f"Claims that held: {held} of {len(claims) - not_run}", f"Afirmações que valeram: {held} de {len(claims) - not_run}"
+        f"Claims that held: {held} of {len(claims) - not_run}",
+        f"Afirmações que valeram: {held} de {len(claims) - not_run}",
     )
     if not_run:
         line += say(f"; not run here: {not_run}", f"; não rodaram aqui: {not_run}")

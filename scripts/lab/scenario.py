@@ -162,7 +162,9 @@ class _Parser:
     def parse(self, text: str) -> Scenario:
         head, *blocks = self.blocks(text)
         if head.sql:
-            raise self.error(head.line, "SQL before the first marker; put `-- @setup` or `-- @step NAME SESSION` above it")
+            raise self.error(
+                head.line, "SQL before the first marker; put `-- @setup` or `-- @step NAME SESSION` above it"
+            )
         if head.prose is None:
             raise self.error(1, "the file must begin with a comment that states its claim")
         builds_on = self.path.parent.name
@@ -173,7 +175,9 @@ class _Parser:
             match block.words:
                 case ["builds_on", lesson]:
                     if not re.match(r"\d\d_[a-z0-9_]+\Z", lesson):
-                        raise self.error(block.line, f"builds_on wants a lesson such as 04_claim_and_finish, not {lesson}")
+                        raise self.error(
+                            block.line, f"builds_on wants a lesson such as 04_claim_and_finish, not {lesson}"
+                        )
                     self.no_sql(block)
                     builds_on = lesson
                 case ["setup"]:
@@ -197,10 +201,14 @@ class _Parser:
             block = blocks[-1]
             stripped = line.strip()
             if MISPLACED_MARKER.search(stripped):
-                raise self.error(number, "a marker has a line of its own that begins with `-- @`, with one space between")
+                raise self.error(
+                    number, "a marker has a line of its own that begins with `-- @`, with one space between"
+                )
             if stripped.startswith("-- @pt "):
                 if block.sql:
-                    raise self.error(number, "a comment for the reader stands above the statement, not after or inside it")
+                    raise self.error(
+                        number, "a comment for the reader stands above the statement, not after or inside it"
+                    )
                 if not block.english:
                     raise self.error(number, "`@pt` without an English comment line above it")
                 block.portuguese.append(stripped[len("-- @pt ") :].strip())
@@ -211,7 +219,9 @@ class _Parser:
                     raise self.unknown(blocks[-1])
             elif stripped.startswith("--"):
                 if block.sql:
-                    raise self.error(number, "a comment for the reader stands above the statement, not after or inside it")
+                    raise self.error(
+                        number, "a comment for the reader stands above the statement, not after or inside it"
+                    )
                 if block.portuguese:
                     raise self.error(number, "write the English lines first, then all their `@pt` lines")
                 block.english.append(stripped[2:].strip())
@@ -231,7 +241,9 @@ class _Parser:
         for key, value in zip(words[::2], words[1::2] + [""] * (len(words) % 2), strict=True):
             if key not in allowed or not value or key in options:
                 wanted = " and ".join(f"{key} …" for key in sorted(allowed))
-                raise self.error(block.line, f"cannot read `{' '.join(words)}`; after the names only {wanted} may stand, once")
+                raise self.error(
+                    block.line, f"cannot read `{' '.join(words)}`; after the names only {wanted} may stand, once"
+                )
             options[key] = value
         if "errors" in options and not SQLSTATE.match(options["errors"]):
             raise self.error(block.line, f"{options['errors']} is not an SQLSTATE (five digits or capital letters)")
@@ -250,8 +262,12 @@ class _Parser:
         if len(self.statements(block)) > 1:
             raise self.error(block.line, f"step {name} holds more than one statement; give each a step of its own")
         if "}" in block.statement:
-            raise self.error(block.line, f"step {name} contains a closing brace, where isolationtester would end the step")
-        return Step(name, session, block.statement, block.line, options.get("blocks"), options.get("errors"), block.prose)
+            raise self.error(
+                block.line, f"step {name} contains a closing brace, where isolationtester would end the step"
+            )
+        return Step(
+            name, session, block.statement, block.line, options.get("blocks"), options.get("errors"), block.prose
+        )
 
     def check(self, actions: list[Step | Ends]) -> None:
         """Check what concerns several markers at once."""
@@ -279,9 +295,13 @@ class _Parser:
                 )
             if action.blocks is not None:
                 if action.blocks == action.session or action.blocks not in sessions:
-                    raise self.error(action.line, f"step {action.name} cannot wait for {action.blocks}: name another session")
+                    raise self.error(
+                        action.line, f"step {action.name} cannot wait for {action.blocks}: name another session"
+                    )
                 if action.errors:
-                    raise self.error(action.line, f"write the error of {action.name} on its `@ends` only: it fails after waiting")
+                    raise self.error(
+                        action.line, f"write the error of {action.name} on its `@ends` only: it fails after waiting"
+                    )
                 waiting[action.session] = action
         for step in waiting.values():
             raise self.error(step.line, f"step {step.name} waits, but no `@ends {step.name}` says where that is over")

@@ -61,7 +61,7 @@ class SessionPins:
             raise _unreachable(error) from error
 
 
-def connect(conninfo: str, options: str, name: str) -> pq.PGconn:
+def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
     """A raw libpq connection with these options, called `name` in pg_stat_activity.
 
     Raises ServerError if the server cannot be reached.

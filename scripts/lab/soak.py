@@ -1,4 +1,4 @@
-"""`lab soak`: play every scenario many times, on idle and on busy cores; each must give one transcript only, the one kept."""
+"""`lab soak`: play every scenario many times; each must give one transcript only, the one kept."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from rich.console import Console
 
 from lab import lesson, transcript
 from lab.lesson import Stage
+from lab.scenario import Scenario
 
 
-def soak(stage: Stage, console: Console, plays: int) -> bool:
-    """Play each scenario `plays` times, the second half of them with every core kept busy.
+def soak(stage: Stage, console: Console, plays: int, busy: bool) -> bool:
+    """Play each scenario `plays` times; with `busy` every core is kept at work meanwhile.
 
     Prints a line a scenario; returns whether all transcripts of each were the golden one.
     """
-    seen = {scenario.name: Counter[str]() for scenario in lesson.scenarios()}
-    good = dict.fromkeys(seen, 0)
-    for busy, times in ((False, plays - plays // 2), (True, plays // 2)):
-        with _busy_cores(busy):
-            for scenario in lesson.scenarios():
-                for number in range(times):
-                    console.print(f"{scenario.name} {number + 1}/{times}", end="\r") if console.is_terminal else None
-                    result = stage.play(scenario)
-                    stage.played.clear()
-                    seen[scenario.name][result.play.failure or transcript.golden(result.play)] += 1
-                    good[scenario.name] += result.as_expected
-    for name, transcripts in seen.items():
-        line = f"{name:32} plays {plays}, different transcripts {len(transcripts)}, as kept {good[name]}"
-        console.print(line, style="" if good[name] == plays else "red", highlight=False)
-        if good[name] != plays:
-            for text, times in transcripts.most_common():
-                console.print(f"--- {times} times\n{text}", markup=False, highlight=False)
-    return all(count == plays for count in good.values())
+    with _busy_cores(busy):
+        return all([_soak_one(stage, console, scenario, plays) for scenario in lesson.scenarios()])
+
+
+def _soak_one(stage: Stage, console: Console, scenario: Scenario, plays: int) -> bool:
+    transcripts = Counter[str]()
+    as_kept = 0
+    for number in range(plays):
+        if console.is_terminal:
+            console.print(f"{scenario.name} {number + 1}/{plays}", end="\r", highlight=False)
+        result = stage.play(scenario)
+        stage.played.clear()
+        transcripts[result.play.failure or transcript.golden(result.play)] += 1
+        as_kept += result.as_expected
+    good = as_kept == plays
+    line = f"{scenario.name:32} plays {plays}, different transcripts {len(transcripts)}, as kept {as_kept}"
+    console.print(line, style="" if good else "red", highlight=False)
+    if not good:
+        for text, times in transcripts.most_common():
+            console.print(f"--- {times} times\n{text}", markup=False, highlight=False)
+    return good
 
 
 @contextmanager

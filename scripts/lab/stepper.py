@@ -34,7 +34,12 @@ class Stepper:
         self.columns = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(scenario.sessions)}
         self.console.rule(f"[bold]{scenario.name}")
         self.console.print(str(scenario.claim), style="bold", highlight=False)
-        self.row({name: Line(f"{say('session', 'sessão')} {name}", style=f"bold {colour}") for name, colour in self.columns.items()})
+        self.row(
+            {
+                name: Line(f"{say('session', 'sessão')} {name}", style=f"bold {colour}")
+                for name, colour in self.columns.items()
+            }
+        )
         # The reader may ponder for as long as he likes: only the scenario's own lock_timeout may end a wait.
         result = self.stage.play(scenario, pins=SessionPins(statement_timeout="0"), before=self.before, seen=self.seen)
         if not result.as_expected:
@@ -49,7 +54,11 @@ class Stepper:
         for run in waiting:
             self.row({run.step.session: self.wait(run)})
         number, total = len(play.runs) + 1, len(play.scenario.steps)
-        self.enter(say(f"[{number}/{total}] Enter: {step.session} runs it", f"[{number}/{total}] Enter: {step.session} executa"))
+        self.enter(
+            say(
+                f"[{number}/{total}] Enter: {step.session} runs it", f"[{number}/{total}] Enter: {step.session} executa"
+            )
+        )
 
     def seen(self, play: Play, event: Event) -> None:
         """Show what was seen, in the column of its session."""
@@ -59,7 +68,9 @@ class Stepper:
             run = event.run
             self.row({run.step.session: self.wait(run) if event.kind == "waiting" else self.outcome(run)})
             if event.kind == "completed":
-                self.prose(next((a.prose for a in play.scenario.actions if getattr(a, "step", None) == run.step.name), None))
+                self.prose(
+                    next((a.prose for a in play.scenario.actions if getattr(a, "step", None) == run.step.name), None)
+                )
 
     def wait(self, run: StepRun) -> Line:
         whom = say(" and ", " e ").join(run.waited_for)

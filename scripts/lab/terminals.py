@@ -1,6 +1,6 @@
-"""A scenario by hand: the psql script of each terminal, generated from the scenario, and what to type where.
+r"""A scenario by hand: the psql script of each terminal, generated from the scenario, and what to type where.
 
-Each script asks for Enter before every step, and says which step of which terminal has to come first. A `\\prompt` reads the
+Each script asks for Enter before every step, and says which step of which terminal has to come first. A `\prompt` reads the
 terminal's standard input although the script is run with -f, so that a pipe can press Enter too.
 """
 
@@ -122,7 +122,9 @@ class _Terminal:
         lines.append(self.enter(f"[{self.session}] {where}{self.after(index)}"))
         errors = step.errors
         if step.blocks:
-            ends = next(action for action in self.scenario.actions if isinstance(action, Ends) and action.step == step.name)
+            ends = next(
+                action for action in self.scenario.actions if isinstance(action, Ends) and action.step == step.name
+            )
             errors = ends.errors
             lines.append(_echo(self.hang(step, ends)))
         if errors:
@@ -158,7 +160,9 @@ class _Terminal:
     def ended_before(self, waiting: Step, index: int) -> bool:
         """Whether that step has ended when the step of this index is launched."""
         launched = self.scenario.actions.index(self.scenario.steps[index])
-        return any(isinstance(action, Ends) and action.step == waiting.name for action in self.scenario.actions[:launched])
+        return any(
+            isinstance(action, Ends) and action.step == waiting.name for action in self.scenario.actions[:launched]
+        )
 
     def hang(self, step: Step, ends: Ends) -> str:
         actions = self.scenario.actions

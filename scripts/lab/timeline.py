@@ -1,8 +1,9 @@
-"""A play as a picture: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
+"""Pictures of what was seen. A play: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from lab.player import Play, StepRun
+from lab.race import Race
 
 # Okabe and Ito's colours: told apart by the colour-blind. Waiting is hatched as well, an error has a cross as well.
 RUNS = "#0b3c5d"
@@ -29,7 +31,7 @@ WIDTH = 8.3  # inches; at 100 dots an inch it is as wide as a page of GitHub
 LANE = 0.64  # inches from lane to lane
 LEFT, RIGHT = 0.9, 0.25  # inches beside the lanes
 TITLE, GAP, AXIS, LEGEND, NOTE = 0.36, 0.24, 0.42, 0.32, 0.28  # inches above, between and below them
-ROOM = 1.1  # the axis is longer than the play, so that the last labels have room
+ROOM = 1.12  # the axis is longer than the play, so that the last labels have room
 LABEL_SIZE = 9.0  # points
 LETTER = 0.55  # the mean width of a letter, as a share of its size
 
@@ -90,7 +92,7 @@ def segments(play: Play, session: str) -> list[Segment]:
             found.append(Segment("runs", run.started, ended))
         else:
             found.append(Segment("runs", run.started, run.waiting_since))
-            found.append(Segment("waits", run.waiting_since, ended, f"waits for {' and '.join(run.waited_for)}"))
+            found.append(Segment("waits", run.waiting_since, ended, f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s"))
         if run.command == "BEGIN":
             opened = ended
         elif opened is not None and (_closes(run) or run.outcome == "error"):  # an error gives the locks back at once
@@ -103,15 +105,24 @@ def segments(play: Play, session: str) -> list[Segment]:
 
 def marks(play: Play, session: str) -> list[Mark]:
     """What a session's statements gave: a document, a number of rows, an SQLSTATE, the end of a transaction."""
-    found = []
-    for run in _runs(play, session):
-        if run.outcome == "error":
-            found.append(Mark(_end(play, run), run.sqlstate or "", error=True))
-        elif run.columns is not None:
-            found.append(Mark(_end(play, run), _result(run)))
-        elif _closes(run):
-            found.append(Mark(_end(play, run), run.command))
-    return found
+    return [
+        Mark(_end(play, run), result(run), error=run.outcome == "error")
+        for run in _runs(play, session)
+        if run.outcome == "error" or run.columns is not None or _closes(run)
+    ]
+
+
+def result(run: StepRun) -> str:
+    """What a statement gave, in a word or two: `document 1`, `pendentes: 4`, `0 rows`, `55P03`, `COMMIT`."""
+    if run.outcome == "error":
+        return run.sqlstate or ""
+    if run.columns is None:
+        return run.command
+    if len(run.rows) == 1 and run.columns[0] == "documento_id":
+        return f"document {run.value}"
+    if len(run.rows) == 1 and len(run.columns) == 1:
+        return f"{run.columns[0]}: {run.value}"
+    return f"{len(run.rows)} row{'' if len(run.rows) == 1 else 's'}"
 
 
 def releases(play: Play) -> list[tuple[StepRun, StepRun]]:
@@ -137,15 +148,6 @@ def _end(play: Play, run: StepRun) -> float:
 
 def _closes(run: StepRun) -> bool:
     return run.command in ("COMMIT", "ROLLBACK")
-
-
-def _result(run: StepRun) -> str:
-    columns, rows = run.columns or (), run.rows
-    if len(rows) == 1 and columns and columns[0] == "documento_id":
-        return f"document {rows[0][0]}"
-    if len(rows) == 1 and len(columns) == 1:
-        return f"{columns[0]}: {rows[0][0]}"
-    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
 
 
 def _draw(axes: Axes, play: Play, seconds: float, with_axis: bool) -> None:
@@ -231,3 +233,47 @@ def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
         entries.append(Line2D([], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"))
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, bottom), "ncols": len(entries)}
     figure.legend(handles=entries, frameon=False, fontsize=8.5, labelcolor=INK, handlelength=1.6, columnspacing=1.6, **place)
+
+
+def in_words(play: Play) -> str:
+    """A picture's content for those who cannot see it."""
+    return "; ".join(f"session {session}: {', '.join(_told(play, session))}" for session in play.scenario.sessions)
+
+
+def _told(play: Play, session: str) -> list[str]:
+    words = []
+    for run in _runs(play, session):
+        if run.waited_for:
+            words.append(f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s")
+        words.append(result(run))
+    return words
+
+
+def shares(races: Mapping[str, Race]) -> Figure:
+    """Draw how many documents each session of a race claimed, and how many of them another session claimed too.
+
+    Parameter: races, by the title of their panels; at least one. Who got how many is chance, and differs from run to run.
+    """
+    figure = Figure(figsize=(WIDTH, 2.9), dpi=100, facecolor=CARD)
+    panels = figure.subplots(1, len(races), sharey=True, squeeze=False)[0]
+    figure.subplots_adjust(left=0.08, right=0.98, top=0.87, bottom=0.3, wspace=0.08)
+    for axes, (title, race) in zip(panels, races.items(), strict=True):
+        sessions = range(1, len(race.by_session) + 1)
+        takers = Counter(document for claims in race.by_session for document in set(claims))
+        shared = [sum(takers[document] > 1 for document in claims) for claims in race.by_session]
+        alone = [len(claims) - twice for claims, twice in zip(race.by_session, shared, strict=True)]
+        axes.bar(sessions, alone, color=OPEN, width=0.75)
+        axes.bar(sessions, shared, bottom=alone, color=WAITS, edgecolor=HATCH, hatch="////", width=0.75)
+        axes.set_title(title, size=10, weight="bold", color=INK, loc="left")
+        axes.set_xticks(sessions)
+        axes.tick_params(length=0, labelsize=8.5, colors=FAINT)
+        axes.set_xlabel("session", size=8.5, color=FAINT)
+        axes.spines[["left", "right", "top"]].set_visible(False)
+        axes.spines["bottom"].set_color(FAINT)
+    panels[0].set_ylabel("documents claimed", size=8.5, color=FAINT)
+    entries = [
+        Patch(facecolor=OPEN, label="by this session only"),
+        Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="by another session too"),
+    ]
+    figure.legend(handles=entries, loc="lower center", ncols=2, frameon=False, fontsize=8.5, labelcolor=INK)
+    return figure

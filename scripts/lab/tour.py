@@ -67,8 +67,7 @@ class Tour:
         got = asks.value or say("none", "nenhum")
         self.session(
             "B",
-            f"{got}: {_error(asks)}    "
-            + say(f"{others} others were pending", f"outros {others} estavam pendentes"),
+            f"{got}: {_error(asks)}    " + say(f"{others} others were pending", f"outros {others} estavam pendentes"),
         )
 
     def skip_locked_passes(self) -> None:
@@ -108,15 +107,24 @@ class Tour:
         )
         self.line(
             "     "
-            + say("SKIP LOCKED cannot help here: the lessons after 04 do.", "Aqui o SKIP LOCKED não ajuda: as lições depois da 04, sim.")
+            + say(
+                "SKIP LOCKED cannot help here: the lessons after 04 do.",
+                "Aqui o SKIP LOCKED não ajuda: as lições depois da 04, sim.",
+            )
         )
 
     def closing(self) -> None:
         held = say(f"{sum(self.held)} of {len(self.held)}", f"{sum(self.held)} de {len(self.held)}")
         self.line("")
         self.line(
-            say(f"Claims that held: {held}.  Next: ./lab step 02", f"Afirmações que valeram: {held}.  A seguir: ./lab step 02")
-            + say(" · two psql windows: README · em português: LEIAME.md", " · duas janelas do psql: LEIAME.md · in English: README"),
+            say(
+                f"Claims that held: {held}.  Next: ./lab step 02",
+                f"Afirmações que valeram: {held}.  A seguir: ./lab step 02",
+            )
+            + say(
+                " · two psql windows: README · em português: LEIAME.md",
+                " · duas janelas do psql: LEIAME.md · in English: README",
+            ),
             style="bold" if all(self.held) else "bold red",
         )
 
@@ -193,7 +201,9 @@ class _Bar:
             self.thread = None
         if run is not None:
             length = min(BAR, max(1, round(BAR * run.seconds / WAIT_SECONDS)))
-            self.console.print(self.line(length, run, f"{decimal(run.seconds, 2)} s".rjust(14)), highlight=False, soft_wrap=True)
+            self.console.print(
+                self.line(length, run, f"{decimal(run.seconds, 2)} s".rjust(14)), highlight=False, soft_wrap=True
+            )
 
     def line(self, length: int, run: StepRun, tail: str) -> Line:
         whom = " ".join(run.waited_for)

@@ -50,9 +50,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
     """Columns and rows as libpq's PQprint writes them with header and alignment, which is what isolationtester calls."""
     if not columns:
         return ""
-    numeric = [
-        all(_looks_numeric(value) for row in rows if (value := row[column])) for column in range(len(columns))
-    ]
+    numeric = [all(_looks_numeric(value) for row in rows if (value := row[column])) for column in range(len(columns))]
     widths = [
         max(len(name), *(len(row[column] or "") for row in rows)) if rows else len(name)
         for column, name in enumerate(columns)
@@ -60,7 +58,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
 
     def line(values: Sequence[str | None]) -> str:
         cells = zip(values, widths, numeric, strict=True)
-        return "|".join((value or "").rjust(width) if right else (value or "").ljust(width) for value, width, right in cells)
+        return "|".join(
+            (value or "").rjust(width) if right else (value or "").ljust(width) for value, width, right in cells
+        )
 
     count = f"({len(rows)} row{'' if len(rows) == 1 else 's'})"
     return "\n".join([line(columns), "+".join("-" * width for width in widths), *map(line, rows), count, "", ""])
@@ -103,4 +103,3 @@ def _server_error(run: StepRun) -> str:
 
 def _server_notice(notice: Notice) -> str:
     return f"{notice.session}: {notice.severity}:  {notice.message}"
-

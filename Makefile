@@ -1,0 +1,50 @@
+# For maintainers. Readers need only ./lab.
+
+VENV := $(or $(LAB_HOME),.lab)/venv
+PYTHON := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help ready check lint test notebooks record matrix soak bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+ready: # the launcher's environment with all its parts, which `lab test` asks for
+	@./lab test --version
+
+check: lint test ## all that must be clean before a commit
+
+lint: ready ## style and types of Python and SQL; the lock file in step with pyproject.toml
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(PYTHON) scripts/lint_sql.py lint sql
+	$(PYTHON) scripts/lock.py --check
+
+test: ## the tests
+	./lab test
+
+notebooks: ready ## run the notebooks again from their paired text, and keep the outputs
+	$(VENV)/bin/jupytext --quiet --sync notebooks/py/*.py
+	$(VENV)/bin/jupyter nbconvert --execute --inplace --ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+
+record: ## record transcripts, psql scripts and observations, after showing what changed
+	./lab record
+
+matrix: ## the claims and transcripts on every server version found here
+	./lab matrix
+
+soak: ## every scenario 200 times, on idle and on busy cores
+	./lab soak
+	./lab soak --busy
+
+bench: ## the lab's own running times
+	./lab bench
+
+lock: ready ## write requirements.lock from pyproject.toml
+	$(PYTHON) scripts/lock.py
+
+clean: ## stop the lab's server and remove all that was made here
+	[ ! -e $(PYTHON) ] || ./lab down
+	rm -rf .lab .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,55 @@
+"""Parts of README.md and LEIAME.md that are made from what the lab is and saw; cog puts them in, and a test compares."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab import lesson, paths
+
+
+def lessons(language: str) -> str:
+    """The table of lessons: minutes, question, answer seen, whether psql alone is enough."""
+    heads = {
+        "en": ["lesson", "minutes", "question", "what you will have seen", "with psql only"],
+        "pt": ["lição", "minutos", "pergunta", "o que você terá visto", "só com psql"],
+    }
+    rows = []
+    with _in(language):
+        for each in lesson.lessons():
+            notebook = f"[{each.name}](notebooks/{each.name}.ipynb)"
+            rows.append([notebook, str(each.minutes), str(each.question), str(each.answer), str(each.psql_only)])
+    return _table(heads[language], rows)
+
+
+def tour(language: str) -> str:
+    """The tour as it was recorded."""
+    text = (paths.OBSERVED / f"tour_{language}.txt").read_text(encoding="utf-8")
+    return f"```text\n{text.rstrip()}\n```"
+
+
+def glossary() -> str:
+    """The names in the database and what they mean."""
+    with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
+        rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in csv.DictReader(file)]
+    return _table(["in the database", "English", "meaning"], rows)
+
+
+@contextmanager
+def _in(language: str) -> Iterator[None]:
+    before = os.environ.get("LAB_LANG")
+    os.environ["LAB_LANG"] = language
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["LAB_LANG"]
+        else:
+            os.environ["LAB_LANG"] = before
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

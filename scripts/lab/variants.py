@@ -1,0 +1,68 @@
+"""Scenarios made in memory, so that a notebook can change what a file fixes: how many sessions, with or without SKIP LOCKED."""
+
+from __future__ import annotations
+
+import string
+import time
+from collections.abc import Mapping
+
+from lab import paths, scenario
+from lab.errors import LabError
+from lab.lesson import find_scenario
+from lab.player import Event, Play, StepRun
+from lab.scenario import Scenario, Step
+
+PASSES = "03_passes"
+MOST = 12
+
+
+def queue_of(sessions: int, skip_locked: bool) -> Scenario:
+    """A scenario in which so many sessions ask for the oldest pending document, one after the other, before any of them ends.
+
+    With SKIP LOCKED each takes the next free document (the fifth and later ones none). Without it they wait in a chain: B for A,
+    C for B. Nobody marks his document, so each gets document 1 in turn: if they marked it, more than one waiter on a row that
+    changes would be a free race, and who gets what would be chance.
+    Raises LabError for fewer than 2 or more than 12 sessions.
+    """
+    if not 2 <= sessions <= MOST:
+        raise LabError(f"The picture holds 2 to {MOST} sessions, not {sessions}.")
+    asks = find_scenario(PASSES).step("a_takes").sql
+    if not skip_locked:
+        asks = asks.replace(" SKIP LOCKED", "")
+    names = string.ascii_uppercase[:sessions]
+    lines = ["-- Several sessions ask for the oldest pending document.", "-- @pt Várias sessões pedem o documento pendente mais antigo."]
+    for name, before in zip(names, [None, *names], strict=False):
+        blocks = f" blocks {before}" if before and not skip_locked else ""
+        lines += [f"-- @step {name.lower()}_begin {name}", "BEGIN;", f"-- @step {name.lower()}_asks {name}{blocks}", asks]
+    for name, after in zip(names, [*names[1:], None], strict=True):
+        lines += [f"-- @step {name.lower()}_commits {name}", "COMMIT;"]
+        if after and not skip_locked:
+            lines.append(f"-- @ends {after.lower()}_asks")
+    path = paths.SQL / find_scenario(PASSES).lesson / f"{PASSES[:2]}_queue_of_{sessions}.sql"
+    return scenario.parse("\n".join(lines), path)
+
+
+class Work:
+    """Makes sessions work between two of their statements: `before` and `seen` are for lab.player.play.
+
+    `seconds` says for how long, by the name of the step that comes after the work. The time counts from the end of the session's
+    statement before it, so that sessions work side by side; one that was given no row has nothing to work on. Work is not a
+    stand-in for a lock: others wait only for locks.
+    """
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self.seconds = seconds
+        self.free: dict[str, tuple[float, StepRun]] = {}
+
+    def before(self, play: Play, step: Step) -> None:
+        """Let the work that comes before this step come to its end."""
+        if step.session not in self.free:
+            return
+        since, run = self.free[step.session]
+        if run.rows or run.columns is None:
+            time.sleep(max(0.0, since + self.seconds.get(step.name, 0.0) - time.monotonic()))
+
+    def seen(self, play: Play, event: Event) -> None:
+        """Note when a session's statement ended."""
+        if event.run is not None and event.run.ended is not None:
+            self.free[event.run.step.session] = (time.monotonic(), event.run)

@@ -1,0 +1,118 @@
+"""The server the tests run on, a database for each test, and a watch over what a test leaves behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from lab.errors import LabError
+from lab.schema import build
+from lab.target import Target, open_target
+
+TARGET = pytest.StashKey[Target]()
+SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    try:
+        return f"server: {_target(config).headline()}"
+    except LabError as error:
+        return f"server: none. {error}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    target = config.stash.get(TARGET, None)
+    if target and target.embedded and target.started and not target.started.was_running:
+        target.embedded.down()
+
+
+@pytest.fixture(scope="session")
+def server(pytestconfig: pytest.Config) -> Target:
+    """The lab's own server, or the one that was given."""
+    return _target(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def template(server: Target) -> Iterator[str | None]:
+    """The name of a database with the queue in state 01, made to be copied; None on a given server."""
+    if server.embedded is None:
+        yield None
+        return
+    with server.database("template") as conninfo:
+        build(conninfo, 1)
+        yield str(conninfo_to_dict(conninfo)["dbname"])
+
+
+@pytest.fixture
+def database(server: Target) -> Iterator[str]:
+    """The conninfo of a database of the test's own (on a given server: the given one, perhaps with an earlier test's queue)."""
+    with server.database("test") as conninfo, nothing_left(conninfo):
+        yield conninfo
+
+
+@pytest.fixture
+def queue_database(server: Target, template: str | None) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 01."""
+    with server.database("test", template=template) as conninfo:
+        if template is None:
+            build(conninfo, 1)
+        with nothing_left(conninfo):
+            yield conninfo
+
+
+@pytest.fixture
+def own_server(server: Target) -> Target:
+    """The server, if it is the lab's own: for tests that do what is not done to a server of somebody else."""
+    if server.embedded is None:
+        pytest.skip("only on the lab's own server: it makes roles, or a schema without the lab's mark")
+    return server
+
+
+@pytest.fixture(autouse=True)
+def _in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAB_LANG", raising=False)
+
+
+@contextmanager
+def nothing_left(conninfo: str) -> Iterator[None]:
+    """Fail if the block leaves a connection to the database, a prepared transaction, a thread or a child process."""
+    with psycopg.connect(conninfo, autocommit=True) as watch:
+        strangers = _sessions(watch)
+        threads, children = set(threading.enumerate()), child_processes()
+        yield
+        deadline = time.monotonic() + SECONDS_TO_END
+        while (left := _sessions(watch) - strangers) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert not left, f"connections left behind: {left}"
+        assert not watch.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
+    assert not set(threading.enumerate()) - threads, "a thread was left behind"
+    assert not child_processes() - children, "a child process was left behind"
+
+
+def child_processes() -> set[int]:
+    """The processes started by this one that have not been waited for (Linux; elsewhere nothing is seen)."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for children in lists for pid in children.read_text().split()}
+
+
+def _sessions(connection: psycopg.Connection) -> set[tuple[int, str]]:
+    """The other client sessions in the database; a lock cannot outlive its session."""
+    return set(
+        connection.execute(
+            "SELECT pid, application_name FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+    )
+
+
+def _target(config: pytest.Config) -> Target:
+    if TARGET not in config.stash:
+        config.stash[TARGET] = open_target()
+    return config.stash[TARGET]

@@ -1,0 +1,68 @@
+"""Scenarios made in memory: real ones with an edit, and short ones written for a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+
+from lab import lesson, scenario
+from lab.scenario import Scenario
+
+HEAD = "-- A claim.\n-- @pt Uma afirmação.\n"
+
+# A locks a table, B waits for it until A commits: the shortest play with a wait.
+WAIT = """\
+-- @step a_begin A
+BEGIN;
+-- @step a_locks A
+LOCK TABLE fila_documentos;
+-- @step b_asks B blocks A
+SELECT count(*) AS documentos FROM fila_documentos;
+-- @step a_commits A
+COMMIT;
+-- @ends b_asks
+"""
+
+
+def parsed(body: str, head: str = HEAD) -> Scenario:
+    """A scenario of lesson 01, by its markers and statements."""
+    return scenario.parse(head + body, Path("sql/01_queue/01_made_up.sql"))
+
+
+def mutated(name: str, *edits: tuple[str, str]) -> Scenario:
+    """The scenario NN_case with each text replaced by another; the text must stand there exactly once."""
+    original = lesson.find_scenario(name)
+    text = original.path.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert text.count(old) == 1, f"{name} holds {old!r} {text.count(old)} times"
+        text = text.replace(old, new)
+    return scenario.parse(text, original.path)
+
+
+def all_scenarios() -> list[Scenario]:
+    """The scenarios of all lessons."""
+    return lesson.scenarios()
+
+
+def fetch(conninfo: str, query: str, *values: object) -> list[tuple[object, ...]]:
+    """The rows of a query, run on a connection of its own."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        return connection.execute(query.encode(), values or None).fetchall()
+
+
+def execute(conninfo: str, statements: str) -> None:
+    """Run statements on a connection of their own, as one transaction."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(statements.encode())
+
+
+def terminate(conninfo: str, name: str) -> None:
+    """End the backend of the session that is called so in pg_stat_activity, as an operator would."""
+    rows = fetch(
+        conninfo,
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = %s",
+        name,
+    )
+    assert rows == [(True,)]

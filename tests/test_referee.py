@@ -1,0 +1,153 @@
+"""PostgreSQL's own isolationtester plays the same scenarios and must print the same; and a play repeats itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import lesson, referee, transcript
+from lab.binaries import find_program
+from lab.player import Play, play
+from lab.scenario import Scenario
+from lab.schema import build
+from lab.session import SessionPins
+from lab.target import Target
+from tests.helpers import WAIT, all_scenarios, fetch, mutated, parsed
+from tests.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
+
+each_scenario = pytest.mark.parametrize("told", all_scenarios(), ids=lambda told: told.name)
+
+EVERY_SHAPE = (
+    "-- @step a_asks A\nSELECT * FROM (VALUES (1, 'um', NULL, -1.5, '', '1e5', 'E1', 'a b'), (20, 'dois', 3, 0, NULL, '2', '3', '1-2'),"
+    " (NULL, NULL, 4, 12, '', ' 7', '4', '')) AS t (id, nome, nulo, numero, vazio, expoente, letra, traco);\n"
+    "-- @step a_zero A\nSELECT documento_id, chave FROM fila_documentos WHERE FALSE;\n"
+    "-- @step a_bare A\nSELECT FROM fila_documentos;\n"
+    "-- @step a_null A\nSELECT NULL AS a, '' AS b;\n"
+    "-- @step a_same A\nSELECT 1 AS x, 2 AS x;\n"
+    "-- @step a_wide A\nSELECT documento_id AS a, chave AS nome_bem_mais_largo_que_o_valor FROM fila_documentos ORDER BY 1;\n"
+    "-- @step a_dates A\nSELECT criado_em, criado_em - timestamptz 'epoch' AS desde FROM fila_documentos ORDER BY documento_id;\n"
+    "-- @step a_returning A\nUPDATE fila_documentos SET tentativas = 1 WHERE FALSE RETURNING documento_id;\n"
+    "-- @step a_xml A\nSELECT conteudo_xml FROM fila_documentos ORDER BY documento_id LIMIT 1;\n"
+    "-- @step a_nothing A\nSET lock_timeout = '3s';\n"
+)
+
+SETUP_AND_TEARDOWN = (
+    "-- @setup\nSELECT 1 AS nao_mostrado;\nVACUUM fila_documentos;\nCREATE TABLE feito (a INTEGER);\n"
+    "-- @step a_sees A\nTABLE feito;\n-- @teardown\nSELECT 2;\nVACUUM fila_documentos;\nDROP TABLE feito;\n"
+)
+
+TWO_END_AT_ONCE = (
+    "-- @step a_begin A\nBEGIN;\n-- @step a_locks A\nLOCK TABLE fila_documentos;\n"
+    "-- @step b_asks B blocks A\nSELECT count(*) FROM fila_documentos;\n"
+    "-- @step c_asks C blocks A\nSELECT count(*) FROM fila_documentos;\n"
+    "-- @step a_ends A\nCOMMIT;\n-- @ends b_asks\n-- @ends c_asks\n-- @step b_more B\nSELECT 1;\n"
+)
+
+
+@pytest.fixture(scope="session")
+def isolationtester() -> Path:
+    found = find_program("isolationtester")
+    if found is None:
+        pytest.skip("isolationtester is not on this machine; it comes with the wheel and with a server's development files")
+    return found
+
+
+@pytest.fixture
+def english(server: Target) -> SessionPins:
+    if not server.superuser:
+        pytest.skip("only a superuser may ask for the server's messages in English, which the referee view quotes")
+    return SessionPins(english=True)
+
+
+def played_by_both(told: Scenario, conninfo: str, pins: SessionPins, isolationtester: Path) -> tuple[Play, str]:
+    """The player's play, and what isolationtester prints; both start from the scenario's state."""
+    build(conninfo, told.state)
+    played = play(told, conninfo, pins=pins)
+    assert played.failure is None
+    build(conninfo, told.state)
+    return played, referee.judge(told, conninfo, isolationtester)
+
+
+@each_scenario
+def test_isolationtester_prints_what_the_player_saw(
+    told: Scenario, database: str, english: SessionPins, isolationtester: Path
+) -> None:
+    played, printed = played_by_both(told, database, english, isolationtester)
+    assert transcript.difference(printed, transcript.referee(played)) == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [WAIT, CHAIN, QUEUE_OF_WAITERS, DEADLOCK, NOTICES, EVERY_SHAPE, SETUP_AND_TEARDOWN, TWO_END_AT_ONCE],
+    ids=["wait", "chain", "queue", "deadlock", "notices", "shapes", "setup", "two_end"],
+)
+def test_isolationtester_agrees_on_what_no_lesson_has_yet(
+    body: str, database: str, english: SessionPins, isolationtester: Path
+) -> None:
+    played, printed = played_by_both(parsed(body), database, english, isolationtester)
+    assert printed == transcript.referee(played)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("FOR UPDATE\nLIMIT 1;\n-- @step b_limit", "FOR UPDATE\nLIMIT 2;\n-- @step b_limit"),
+        ("count(*) AS pendentes", "count(*) AS quantos"),
+        ("errors 55P03", ""),
+    ],
+    ids=["result", "column", "error"],
+)
+def test_the_referee_disagrees_with_another_play(
+    edit: tuple[str, str], database: str, english: SessionPins, isolationtester: Path
+) -> None:
+    original = lesson.find_scenario("02_lock_timeout")
+    build(database, 1)
+    played = play(original, database, pins=english)
+    build(database, 1)
+    # The referee does not look at announced errors: without the timeout's statement the query is answered after A's end.
+    changed = mutated(original.name, edit) if edit[1] else mutated(original.name, ("'2s'", "'1s'"), ("SET lock", "SET idle_session"))
+    if not edit[1]:
+        changed = mutated(original.name, ("FOR UPDATE\nLIMIT 1;\n-- @ends", "LIMIT 1;\n-- @ends"))
+    assert transcript.difference(referee.judge(changed, database, isolationtester), transcript.referee(played))
+
+
+def test_a_scenario_that_isolationtester_cannot_play_is_told(database: str, english: SessionPins, isolationtester: Path) -> None:
+    told = parsed("-- @step a_asks A\nSELECT 1;\n-- @teardown\nCREATE TABLE sql_semana_12.acabado (a INTEGER);\n")
+    build(database, 1)
+    with pytest.raises(Exception, match="isolationtester could not play 01_made_up"):
+        referee.judge(told, database, Path("/bin/false"))
+    assert fetch(database, "SELECT to_regclass('sql_semana_12.acabado') IS NOT NULL") == [(True,)]
+
+
+# The same every time
+
+
+def assert_golden(told: Scenario, conninfo: str) -> None:
+    build(conninfo, told.state)
+    played = play(told, conninfo)
+    assert played.failure is None
+    assert transcript.golden(played) == lesson.golden_path(told).read_text(encoding="utf-8")
+
+
+@each_scenario
+def test_a_second_play_gives_the_golden_transcript_again(told: Scenario, database: str) -> None:
+    for _ in range(2):
+        assert_golden(told, database)
+
+
+class TestWhileTheProcessorsAreBusy:
+    @pytest.fixture(scope="class", autouse=True)
+    def busy(self) -> Iterator[None]:
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        yield
+        for process in busy:
+            process.kill()
+            process.wait()
+
+    @each_scenario
+    def test_a_play_gives_the_golden_transcript(self, told: Scenario, database: str) -> None:
+        assert_golden(told, database)
