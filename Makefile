@@ -4,7 +4,7 @@ VENV := $(or $(LAB_HOME),.lab)/venv
 PYTHON := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready check lint test notebooks record matrix soak bench lock clean
+.PHONY: help ready check lint test notebooks pages record matrix soak bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: ## the tests
 notebooks: ready ## run the notebooks again from their paired text, and keep the outputs
 	$(VENV)/bin/jupytext --quiet --sync notebooks/py/*.py
 	$(VENV)/bin/jupyter nbconvert --execute --inplace --ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+
+pages: ready ## the made parts of README.md and LEIAME.md
+	$(PYTHON) -m cogapp -r README.md LEIAME.md
 
 record: ## record transcripts, psql scripts and observations, after showing what changed
 	./lab record

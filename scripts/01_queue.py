@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from lab import loader, paths, schema
-from lab.language import Text
+from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage
 from lab.player import Play
 
@@ -48,9 +48,11 @@ def built(stage: Stage) -> Observed:
         and index[0].endswith(partial)
         and documents == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, "1011.00")
     )
+    covers = index[0].split("btree ")[-1]
     return Observed(
         holds,
-        f"{columns[0]} columns; {documents[1]} pending, {documents[2]} in all; index {index[0].split('btree ')[-1]}",
+        f"{columns[0]} columns; {documents[1]} pending, {documents[2]} in all; index {covers}",
+        f"{columns[0]} colunas; {documents[1]} pendentes, {brazilian(documents[2])} no total; índice {covers}",
     )
 
 
@@ -60,13 +62,14 @@ def duplicate_key(play: Play) -> Observed:
     return Observed(
         refused == "23505" and attempts == "2",
         f"second insert {refused}; document 1 processed by {attempts} workers all the same",
+        f"segunda inserção: {refused}; mesmo assim, documento 1 processado por {attempts} workers",
     )
 
 
 @lesson.experiment(
     "files",
     "Files load each on its own: malformed, with a DOCTYPE, empty or with a known key they are refused, and the good ones go in.",
-    "Os arquivos são carregados um a um: malformado, com DOCTYPE, vazio ou de chave repetida é recusado, e os bons entram.",
+    "Os arquivos são carregados um a um: os malformados, vazios, com DOCTYPE ou de chave repetida são recusados; os bons entram.",
 )
 def files(stage: Stage) -> Observed:
     stage.build(1)
@@ -82,7 +85,9 @@ def files(stage: Stage) -> Observed:
     one_of_two = len(refused & {"nfe-0002.xml", "nfe-0002-duplicada.xml"}) == 1
     holds = one_of_two and refused - {"nfe-0002.xml"} | {"nfe-0002-duplicada.xml"} == bad and row[0] == len(loaded) == 8
     return Observed(
-        holds, f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused, each with its reason"
+        holds,
+        f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused, each with its reason",
+        f"{len(loaded)} carregados e {row[0]} na tabela; {len(refused)} recusados, cada um com o motivo",
     )
 
 
@@ -99,13 +104,17 @@ def byte_order_mark(stage: Stage) -> Observed:
         sqlstate = _refusal(connection, "SELECT xmlparse(DOCUMENT %s)", raw)
     (outcome,) = loader.load(stage.conninfo, [path])
     holds = raw.startswith("\ufeff") and sqlstate == "2200M" and outcome.loaded
-    return Observed(holds, f"as it is: {sqlstate}; through the loader: {'loaded' if outcome.loaded else 'refused'}")
+    return Observed(
+        holds,
+        f"as it is: {sqlstate}; through the loader: {'loaded' if outcome.loaded else 'refused'}",
+        f"como está: {sqlstate}; pelo carregador: {'carregado' if outcome.loaded else 'recusado'}",
+    )
 
 
 @lesson.experiment(
     "reset",
     "reset.sql puts every document back to pendente, with no attempt, worker or error left.",
-    "reset.sql devolve todos os documentos a pendente, sem tentativa, worker ou erro restante.",
+    "reset.sql volta todos os documentos para pendente, sem tentativa, worker nem erro.",
 )
 def reset(stage: Stage) -> Observed:
     stage.build(1)
@@ -122,19 +131,28 @@ def reset(stage: Stage) -> Observed:
         schema.run_scripts(stage.conninfo, paths.SQL / "reset.sql")
         after = connection.execute(untouched).fetchone()
     assert before and after
-    return Observed(before[0] == 0 and after[0] == 4, f"as new before: {before[0]}, after: {after[0]}")
+    return Observed(
+        before[0] == 0 and after[0] == 4,
+        f"as new before: {before[0]}, after: {after[0]}",
+        f"como novos antes: {before[0]}; depois: {after[0]}",
+    )
 
 
 @lesson.scenario("xml_has_no_equality", core=False)
 def xml_has_no_equality(play: Play) -> Observed:
     states = [play[step].sqlstate for step in ("a_compares", "a_distinct", "a_unique")]
-    return Observed(states == ["42883", "42883", "42704"], f"= {states[0]}, DISTINCT {states[1]}, UNIQUE {states[2]}")
+    refused = f"= {states[0]}, DISTINCT {states[1]}, UNIQUE {states[2]}"
+    return Observed(states == ["42883", "42883", "42704"], refused, refused)
 
 
 @lesson.scenario("external_entity", core=False)
 def external_entity(play: Play) -> Observed:
     value, doctype = play["a_reads"].rows[0]
-    return Observed(value == "" and doctype == "t", f"value {value!r}, DOCTYPE stored: {doctype}")
+    return Observed(
+        value == "" and doctype == "t",
+        f"value {value!r}, DOCTYPE stored: {doctype}",
+        f"valor {value!r}, DOCTYPE gravado: {'sim' if doctype == 't' else 'não'}",
+    )
 
 
 @lesson.experiment(
@@ -152,6 +170,7 @@ def doctype_refused(stage: Stage) -> Observed:
     return Observed(
         by_server is None and not outcome.loaded,
         f"server: {by_server or 'takes it'}; loader: {outcome.reason.en if outcome.reason else 'loaded'}",
+        f"servidor: {by_server or 'aceita'}; carregador: {outcome.reason.pt if outcome.reason else 'carregado'}",
     )
 
 
@@ -159,22 +178,32 @@ def doctype_refused(stage: Stage) -> Observed:
 def content_and_document(play: Play) -> Observed:
     content = [play[step].value for step in ("a_empty_content", "a_two_roots_content")]
     document = [play[step].sqlstate for step in ("a_empty_document", "a_two_roots_document")]
+    accepted, refused = content.count("t"), document.count("2200M")
     return Observed(
         content == ["t", "t"] and document == ["2200M", "2200M"],
-        f"CONTENT accepted {content.count('t')} of 2; DOCUMENT refused {document.count('2200M')} of 2",
+        f"CONTENT accepted {accepted} of 2; DOCUMENT refused {refused} of 2",
+        f"CONTENT aceitou {accepted} de 2; DOCUMENT recusou {refused} de 2",
     )
 
 
 @lesson.scenario("namespace", core=False)
 def namespace(play: Play) -> Observed:
     without, found = play["a_without"].value, play["a_with"].value
-    return Observed(without == "0" and found == "1", f"found without mapping {without}, with mapping {found}")
+    return Observed(
+        without == "0" and found == "1",
+        f"found without mapping {without}, with mapping {found}",
+        f"encontrados sem o mapeamento: {without}; com ele: {found}",
+    )
 
 
 @lesson.scenario("malformed", core=False)
 def malformed(play: Play) -> Observed:
     document, content = play["a_document"].sqlstate, play["a_content"].sqlstate
-    return Observed((document, content) == ("2200M", "2200N"), f"document {document}, content {content}")
+    return Observed(
+        (document, content) == ("2200M", "2200N"),
+        f"document {document}, content {content}",
+        f"documento: {document}; conteúdo: {content}",
+    )
 
 
 @lesson.experiment(
@@ -189,8 +218,12 @@ def detail_shows_document(stage: Stage) -> Observed:
             connection.execute("SELECT xmlparse(DOCUMENT %s)", ["<nfe><emitente>canary-4711</nfe>"])
         except psycopg.errors.InvalidXmlDocument as error:
             leaked = "canary-4711" in (error.diag.message_detail or "")
-            return Observed(leaked, f"{error.sqlstate}; canary in the DETAIL: {leaked}")
-    return Observed(False, "the malformed document was accepted")
+            return Observed(
+                leaked,
+                f"{error.sqlstate}; canary in the DETAIL: {leaked}",
+                f"{error.sqlstate}; texto do documento no DETAIL: {'sim' if leaked else 'não'}",
+            )
+    return Observed(False, "the malformed document was accepted", "o documento malformado foi aceito")
 
 
 def _refusal(connection: psycopg.Connection, query: str, text: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.language import Text
+from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed
 from lab.player import Play
 
@@ -25,19 +25,32 @@ lesson = Lesson(
 def lock_timeout(play: Play) -> Observed:
     asks, pending = play["b_asks"], play["b_counts"].value
     holds = asks.sqlstate == "55P03" and 1.95 <= asks.seconds < 4 and pending == "4"
-    return Observed(holds, f"{asks.sqlstate} after {asks.seconds:.2f} s; pending all the while: {pending}")
+    took = f"{asks.seconds:.2f} s"
+    return Observed(
+        holds,
+        f"{asks.sqlstate} after {took}; pending all the while: {pending}",
+        f"{asks.sqlstate} depois de {brazilian(took)}; pendentes o tempo todo: {pending}",
+    )
 
 
 @lesson.scenario("rollback")
 def rollback(play: Play) -> Observed:
     asks = play["b_asks"]
-    return Observed(asks.value == "1", f"B waited for {asks.waited_for[0]}, then got document {asks.value}")
+    return Observed(
+        asks.value == "1",
+        f"B waited for {asks.waited_for[0]}, then got document {asks.value}",
+        f"B esperou por {asks.waited_for[0]} e então recebeu o documento {asks.value}",
+    )
 
 
 @lesson.scenario("commit")
 def commit(play: Play) -> Observed:
     asks = play["b_asks"]
-    return Observed(asks.value == "2", f"B waited for {asks.waited_for[0]}, then got document {asks.value}")
+    return Observed(
+        asks.value == "2",
+        f"B waited for {asks.waited_for[0]}, then got document {asks.value}",
+        f"B esperou por {asks.waited_for[0]} e então recebeu o documento {asks.value}",
+    )
 
 
 @lesson.scenario("third_session")
@@ -45,21 +58,29 @@ def third_session(play: Play) -> Observed:
     seen = play["c_looks"].rows
     expected = (("lab/B", "lab/A", "transactionid", "ShareLock", "f"),)
     return Observed(
-        seen == expected, "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen)
+        seen == expected,
+        "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen),
+        "; ".join(f"{who} espera por {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen),
     )
 
 
 @lesson.scenario("balance_unlocked")
 def balance_unlocked(play: Play) -> Observed:
-    left = play["b_spends"].value
-    return Observed(left == "40.00", f"70.00 and 60.00 spent of 100.00; balance said to be {left}")
+    left = play["b_spends"].value or ""
+    return Observed(
+        left == "40.00",
+        f"70.00 and 60.00 spent of 100.00; balance said to be {left}",
+        f"gastos 70,00 e 60,00 de 100,00; o saldo registrado é {brazilian(left)}",
+    )
 
 
 @lesson.scenario("balance_waits")
 def balance_waits(play: Play) -> Observed:
-    balance, skipped = play["b_reads"].value, play["c_skips"].rows
+    balance, skipped = play["b_reads"].value or "", play["c_skips"].rows
     return Observed(
-        balance == "30.00" and not skipped, f"B waited and read {balance}; SKIP LOCKED saw {len(skipped)} accounts"
+        balance == "30.00" and not skipped,
+        f"B waited and read {balance}; SKIP LOCKED saw {len(skipped)} accounts",
+        f"B esperou e leu {brazilian(balance)}; contas que o SKIP LOCKED viu: {len(skipped)}",
     )
 
 
@@ -67,20 +88,26 @@ def balance_waits(play: Play) -> Observed:
 def old_order(play: Play) -> Observed:
     rows = play["b_asks"].rows
     ids, times = [row[0] for row in rows], [row[1] or "" for row in rows]
+    order = " ".join(map(str, ids))
     return Observed(
-        ids[0] == "1" and times[0] == max(times), f"order {' '.join(map(str, ids))}, first row's time {times[0]}"
+        ids[0] == "1" and times[0] == max(times),
+        f"order {order}, first row's time {times[0]}",
+        f"ordem {order}; horário da primeira linha: {times[0]}",
     )
 
 
 @lesson.scenario("finished_meanwhile", core=False)
 def finished_meanwhile(play: Play) -> Observed:
     ids = [row[0] for row in play["b_asks"].rows]
-    return Observed(ids == ["1", "3", "4"], f"{len(ids)} rows: {' '.join(map(str, ids))}")
+    listed = " ".join(map(str, ids))
+    return Observed(ids == ["1", "3", "4"], f"{len(ids)} rows: {listed}", f"{len(ids)} linhas: {listed}")
 
 
 @lesson.scenario("table_lock", core=False)
 def table_lock(play: Play) -> Observed:
-    skip, nowait = play["b_skips"].waited_for, play["b_nowait"].waited_for
+    skip, nowait = (" ".join(play[step].waited_for) for step in ("b_skips", "b_nowait"))
     return Observed(
-        skip == nowait == ("A",), f"SKIP LOCKED waited for {' '.join(skip)}; NOWAIT waited for {' '.join(nowait)}"
+        skip == nowait == "A",
+        f"SKIP LOCKED waited for {skip}; NOWAIT waited for {nowait}",
+        f"o SKIP LOCKED esperou por {skip}; o NOWAIT, por {nowait}",
     )

@@ -7,7 +7,7 @@ import time
 import psycopg
 
 from lab.errors import LabError
-from lab.language import Text
+from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage, find_scenario
 from lab.player import Play
 from lab.race import race
@@ -36,20 +36,26 @@ def claim(play: Play) -> Observed:
         ("3", "pendente", None, "0"),
         ("4", "pendente", None, "0"),
     )
-    documents = f"A got {play['a_claims'].value}, B got {play['b_claims'].value}"
+    a, b = play["a_claims"].value, play["b_claims"].value
     return Observed(
         claimed == [1, 1] and play["a_reads"].rows == expected,
-        f"rows a call {claimed[0]} and {claimed[1]}; {documents}",
+        f"rows a call {claimed[0]} and {claimed[1]}; A got {a}, B got {b}",
+        f"linhas por chamada: {claimed[0]} e {claimed[1]}; A recebeu o documento {a}; B, o {b}",
     )
 
 
 @lesson.scenario("outcome")
 def outcome(play: Play) -> Observed:
     rows = [len(play[step].rows) for step in ("a_finishes", "b_fails", "b_finishes_foreign", "a_finishes_again")]
-    states = [f"{row[1]} after {row[3]} attempt" for row in play["a_reads"].rows[:2]]
-    holds = rows == [1, 1, 0, 0] and states == ["concluido after 1 attempt", "falhou after 1 attempt"]
-    changed = f"rows: finish {rows[0]}, fail {rows[1]}, by a stranger {rows[2]}, a second time {rows[3]}"
-    return Observed(holds, f"{changed}; {'; '.join(states)}")
+    states = [(row[1], row[3]) for row in play["a_reads"].rows[:2]]
+    (one, tries), (other, retries) = states
+    return Observed(
+        rows == [1, 1, 0, 0] and states == [("concluido", "1"), ("falhou", "1")],
+        f"rows: finish {rows[0]}, fail {rows[1]}, by a stranger {rows[2]}, a second time {rows[3]}"
+        f"; {one} after {tries} attempt; {other} after {retries} attempt",
+        f"linhas: concluir {rows[0]}, falhar {rows[1]}, por um estranho {rows[2]}, pela segunda vez {rows[3]}"
+        f"; {one} depois de {tries} tentativa; {other} depois de {retries} tentativa",
+    )
 
 
 @lesson.scenario("fields")
@@ -59,8 +65,13 @@ def fields(play: Play) -> Observed:
         ("1", "concluido", "t", "t", None),
         ("2", "falhou", "t", "t", "valor ausente"),
     )
-    errors = [row[-1] for row in after]
-    return Observed(holds, f"error while claimed {between[0][3]}, once finished {errors[0]}, once failed {errors[1]}")
+    errors = [between[0][3], *(row[-1] for row in after)]
+    claimed, finished, failed = (error or "NULL" for error in errors)
+    return Observed(
+        holds,
+        f"error while claimed {errors[0]}, once finished {errors[1]}, once failed {errors[2]}",
+        f"ultimo_erro durante a reserva: {claimed}; ao concluir: {finished}; ao falhar: {failed}",
+    )
 
 
 @lesson.scenario("work_outside")
@@ -70,6 +81,7 @@ def work_outside(play: Play) -> Observed:
     return Observed(
         play["c_during_claim"].value == "t" and (status, locks, next_one) == ("processando", "0", "2"),
         f"locks held while working: {locks}; status {status}; B got document {next_one}",
+        f"bloqueios durante o trabalho: {locks}; status {status}; B recebeu o documento {next_one}",
     )
 
 
@@ -78,7 +90,9 @@ def select_commit_update(play: Play) -> Observed:
     takers = [play[step].rows[0][:2] for step in ("a_marks", "b_marks")]
     duplicates = len(takers) - len({document for document, _ in takers})
     return Observed(
-        takers == [("1", "worker-a"), ("1", "worker-b")], f"{len(takers)} claims, {duplicates} duplicate: document 1"
+        takers == [("1", "worker-a"), ("1", "worker-b")],
+        f"{len(takers)} claims, {duplicates} duplicate: document 1",
+        f"{len(takers)} reservas, {duplicates} duplicada: documento 1",
     )
 
 
@@ -95,35 +109,54 @@ def ten_connections(stage: Stage) -> Observed:
     distinct = sum(result.distinct for result in rounds)
     inversions = sum(result.inversions for result in rounds)
     left = sum(result.left for result in rounds)
+    duplicates = naive.claimed - naive.distinct
     return Observed(
         claimed == distinct == total and left == inversions == 0,
         f"{len(rounds)} rounds: claimed {claimed} = distinct {distinct} = total {total}, left {left}, out of order {inversions}"
-        f"; SELECT, COMMIT, UPDATE instead: {naive.claimed - naive.distinct} duplicates of {naive.documents}",
+        f"; SELECT, COMMIT, UPDATE instead: {duplicates} duplicates of {naive.documents}",
+        f"{len(rounds)} rodadas: reservas {claimed} = distintos {distinct} = total {total}, sobraram {left}, fora de ordem"
+        f" {inversions}; com SELECT, COMMIT, UPDATE: {duplicates} reservas repetidas para {naive.documents} documentos",
     )
 
 
 @lesson.scenario("subselect_without_lock", core=False)
 def subselect_without_lock(play: Play) -> Observed:
     takers = [play[step].rows[0] for step in ("a_claims", "b_claims")]
-    return Observed([row[0] for row in takers] == ["1", "1"], f"document 1 to {takers[0][1]} and to {takers[1][1]}")
+    return Observed(
+        [row[0] for row in takers] == ["1", "1"],
+        f"document 1 to {takers[0][1]} and to {takers[1][1]}",
+        f"documento 1 para {takers[0][1]} e para {takers[1][1]}",
+    )
 
 
 @lesson.scenario("status_checked_outside", core=False)
 def status_checked_outside(play: Play) -> Observed:
     got, free = len(play["b_claims"].rows), play["b_counts"].value
-    return Observed(got == 0 and free == "3", f"B got {got} rows while {free} were free")
+    return Observed(
+        got == 0 and free == "3",
+        f"B got {got} rows while {free} were free",
+        f"B recebeu {got} linhas, com {free} livres",
+    )
 
 
 @lesson.scenario("window_first", core=False)
 def window_first(play: Play) -> Observed:
     got, proper = len(play["b_asks"].rows), play["b_asks_properly"].value
-    return Observed(got == 0 and proper == "2", f"window first: {got} rows; locked while choosing: document {proper}")
+    return Observed(
+        got == 0 and proper == "2",
+        f"window first: {got} rows; locked while choosing: document {proper}",
+        f"janela primeiro: {got} linhas; bloqueando ao escolher: documento {proper}",
+    )
 
 
 @lesson.scenario("offset", core=False)
 def offset(play: Play) -> Observed:
     a, b = play["a_takes"].value, play["b_asks"].value
-    return Observed((a, b) == ("2", "3"), f"A took document {a}, B got document {b}: document 1 is locked and nobody's")
+    return Observed(
+        (a, b) == ("2", "3"),
+        f"A took document {a}, B got document {b}: document 1 is locked and nobody's",
+        f"A pegou o documento {a}; B recebeu o {b}: o documento 1 está bloqueado e não é de ninguém",
+    )
 
 
 @lesson.scenario("stranger_lock", core=False)
@@ -133,6 +166,7 @@ def stranger_lock(play: Play) -> Observed:
     return Observed(
         got == "2" and finish.waited_for == ("B",) and len(finish.rows) == 1,
         f"B claimed document {got}; A's finish waited for B",
+        f"B reservou o documento {got}; a conclusão de A esperou por B",
     )
 
 
@@ -142,6 +176,7 @@ def long_claim(play: Play) -> Observed:
     return Observed(
         seen[1:] == ("pendente", None) and correction.waited_for == ("A",),
         f"operator saw {seen[1]}, then waited for {correction.waited_for[0]}",
+        f"o operador viu {seen[1]} e depois esperou por {correction.waited_for[0]}",
     )
 
 
@@ -149,9 +184,11 @@ def long_claim(play: Play) -> Observed:
 def dead_worker(play: Play) -> Observed:
     locks, status, worker = play["c_looks"].rows[0]
     offered = [row[0] for row in play["b_asks"].rows]
+    listed = " ".join(map(str, offered))
     return Observed(
         (locks, status) == ("0", "processando") and "1" not in offered,
-        f"locks left {locks}; status {status}, for {worker}; offered to B: {' '.join(map(str, offered))}",
+        f"locks left {locks}; status {status}, for {worker}; offered to B: {listed}",
+        f"bloqueios que restaram: {locks}; status {status}, de {worker}; oferecidos a B: {listed}",
     )
 
 
@@ -174,7 +211,9 @@ def long_claim_keeps_dead_rows(stage: Stage) -> Observed:
         a.execute("COMMIT")
         after = _dead_rows_after_vacuum(b)
     return Observed(
-        during >= 300 and after == 0, f"dead rows left by VACUUM: {during} during the claim, {after} after its commit"
+        during >= 300 and after == 0,
+        f"dead rows left by VACUUM: {during} during the claim, {after} after its commit",
+        f"linhas mortas que o VACUUM deixou: {during} durante a reserva, {after} depois do COMMIT dela",
     )
 
 
@@ -199,9 +238,11 @@ def limit_parameter(stage: Stage) -> Observed:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         connection.execute(f"PREPARE reserva (BIGINT) AS {claim.replace('LIMIT 1', 'LIMIT $1')}".encode())
         generic = _buffers(connection, "EXECUTE reserva (1)")
+    pending = f"{documents:,}"
     return Observed(
         generic > 10 * literal,
-        f"buffers a claim with {documents:,} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}",
+        f"buffers a claim with {pending} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}",
+        f"buffers por reserva com {brazilian(pending)} pendentes: LIMIT 1, {literal}; LIMIT $1 em plano genérico, {generic}",
     )
 
 

@@ -25,6 +25,8 @@ PARTS: dict[str, list[str]] = {
 SILENT = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
 # One lock for every Python from the oldest on, whichever runs this.
 UNIVERSAL = ["--universal", "--python-version", "3.11", "--generate-hashes"]
+# As pip does: behind a company's proxy only the machine itself knows whom to trust.
+TRUST = ["--system-certs"]
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def resolve(extras: list[str], kept: str) -> dict[str, str]:
         output = Path(folder) / "lock.txt"
         output.write_text(kept, encoding="utf-8")  # uv keeps the versions that it finds there
         command = [sys.executable, "-m", "uv", "pip", "compile", str(PROJECT), "--output-file", str(output), "--quiet"]
-        done = subprocess.run([*command, *extras, *UNIVERSAL, *SILENT], check=False)
+        done = subprocess.run([*command, *extras, *UNIVERSAL, *SILENT, *TRUST], check=False)
         if done.returncode:
             sys.exit("The libraries in pyproject.toml could not be resolved (see above).")
         blocks = re.split(r"^(?=\w)", output.read_text(encoding="utf-8"), flags=re.MULTILINE)

@@ -17,7 +17,7 @@ BEGIN
         RAISE EXCEPTION 'a schema sql_semana_12 that this lab did not make is here; it was left untouched'
             USING HINT = E'Paste one of these two lines, then run this script again:\n'
                 'ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_mine;\n'
-                'CREATE DATABASE queue_lab;  -- and connect to it: \c queue_lab';
+                'CREATE DATABASE queue_lab;  -- and connect to it: \\c queue_lab';
     END IF;
     IF current_setting('server_version_num')::INTEGER < 140000 THEN
         RAISE EXCEPTION 'this is PostgreSQL %; the lab needs 14 or later', current_setting('server_version');
@@ -46,8 +46,7 @@ CREATE TABLE sql_semana_12.fila_documentos (
     chave TEXT NOT NULL UNIQUE,
     nome_arquivo TEXT NOT NULL,
     conteudo_xml XML NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pendente'
-        CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou')),
+    status TEXT NOT NULL DEFAULT 'pendente' CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou')),
     tentativas INTEGER NOT NULL DEFAULT 0 CHECK (tentativas >= 0),
     worker_id TEXT,
     criado_em TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),

@@ -67,6 +67,13 @@ def queue_database(server: Target, template: str | None) -> Iterator[str]:
             yield conninfo
 
 
+@pytest.fixture(scope="module")
+def module_database(server: Target) -> Iterator[str]:
+    """The conninfo of a database for the tests of a module that rebuild the queue themselves before each play."""
+    with server.database("module") as conninfo:
+        yield conninfo
+
+
 @pytest.fixture
 def own_server(server: Target) -> Target:
     """The server, if it is the lab's own: for tests that do what is not done to a server of somebody else."""

@@ -29,9 +29,11 @@ def failure(scenario: Scenario, conninfo: str, limit: float = 20.0) -> str:
     return played.failure
 
 
-def assert_free(conninfo: str) -> None:
+def assert_free(conninfo: str, patience: str = "1ms") -> None:
     """No lock of the play is left: whoever wants the whole table has it at once."""
-    execute(conninfo, "SET lock_timeout = '1ms'; LOCK TABLE sql_semana_12.fila_documentos IN ACCESS EXCLUSIVE MODE")
+    execute(
+        conninfo, f"SET lock_timeout = '{patience}'; LOCK TABLE sql_semana_12.fila_documentos IN ACCESS EXCLUSIVE MODE"
+    )
 
 
 def kinds(played: Play) -> list[tuple[str, str]]:
@@ -130,7 +132,9 @@ DEADLOCK = (
 )
 
 
-def test_in_a_deadlock_the_announced_victim_fails_and_the_other_goes_on(own_server: object, queue_database: str) -> None:
+def test_in_a_deadlock_the_announced_victim_fails_and_the_other_goes_on(
+    own_server: object, queue_database: str
+) -> None:
     played = play(parsed(DEADLOCK), queue_database)
     assert played.failure is None
     assert (played["a_asks"].waited_for, played["b_asks"].waited_for) == (("B",), ("A",))
@@ -169,10 +173,20 @@ def test_a_message_of_our_own_sql_shows_its_text_and_the_servers_only_its_sqlsta
 
 def test_setup_runs_before_and_teardown_after_each_statement_alone(queue_database: str) -> None:
     """VACUUM refuses to run in a transaction, so it could not stand beside another statement."""
-    alone = "VACUUM fila_documentos;\nCREATE TABLE feito (a INTEGER);\n"
-    played = play(parsed(f"-- @setup\n{alone}-- @step a_sees A\nTABLE feito;\n-- @teardown\n{alone.replace('feito', 'acabado')}"), queue_database)  # fmt: skip
+    setup = "-- @setup\nVACUUM fila_documentos;\nCREATE TABLE feito (a INTEGER);\n"
+    teardown = "-- @teardown\nVACUUM fila_documentos;\nCREATE TABLE acabado (a INTEGER);\n"
+    played = play(parsed(f"{setup}-- @step a_sees A\nTABLE feito;\n{teardown}"), queue_database)
     assert played.failure is None
     assert fetch(queue_database, "SELECT to_regclass('sql_semana_12.acabado') IS NOT NULL") == [(True,)]
+
+
+def test_when_a_play_is_over_its_backends_are_gone(queue_database: str) -> None:
+    """A closed connection's backend ends a moment later; the next play must not meet its locks."""
+    with psycopg.connect(queue_database, autocommit=True) as watch:
+        for _ in range(5):
+            play(parsed(WAIT.replace("COMMIT;", "SELECT 1/0;")), queue_database)
+            left = "SELECT application_name FROM pg_stat_activity WHERE application_name ~ '^lab/[AB]$'"
+            assert watch.execute(f"{left} AND datname = current_database()".encode()).fetchall() == []
 
 
 def test_callbacks_see_each_launch_and_each_event(queue_database: str) -> None:
@@ -244,7 +258,9 @@ def test_ends_placed_too_late_fails_every_time(queue_database: str, round_: int)
 
 
 def test_ends_placed_too_early_fails(queue_database: str) -> None:
-    told = parsed(WAIT.replace("-- @ends b_asks\n", "").replace("-- @step a_commits", "-- @ends b_asks\n-- @step a_commits"))
+    told = parsed(
+        WAIT.replace("-- @ends b_asks\n", "").replace("-- @step a_commits", "-- @ends b_asks\n-- @step a_commits")
+    )
     why = failure(told, queue_database, limit=0.5)
     assert "step b_asks of session B still waits for A where `@ends b_asks` says that it is over" in why
 
@@ -253,7 +269,10 @@ def test_a_step_that_neither_ends_nor_waits_fails(queue_database: str) -> None:
     told = parsed("-- @step a_counts A\nSELECT count(*) FROM generate_series(1, 2000000000);\n")
     started = time.monotonic()
     why = failure(told, queue_database, limit=0.3)
-    assert "step a_counts of session A neither ended nor waited for another session within 0.3 s, so it was cancelled" in why
+    assert (
+        "step a_counts of session A neither ended nor waited for another session within 0.3 s, so it was cancelled"
+        in why
+    )
     assert time.monotonic() - started < 5
 
 
@@ -338,7 +357,7 @@ def test_a_failing_teardown_does_not_hide_why_the_play_failed(queue_database: st
 
 def test_a_step_that_was_not_reached_is_named(queue_database: str) -> None:
     played = play(parsed("-- @step a_asks A\nSELECT 1/0;\n-- @step a_more A\nSELECT 1;\n"), queue_database)
-    with pytest.raises(PlayError, match="step a_more was not reached.*step a_asks of session A failed with 22012"):
+    with pytest.raises(PlayError, match=r"step a_more was not reached.*step a_asks of session A failed with 22012"):
         played["a_more"]
 
 
@@ -346,7 +365,9 @@ def test_a_step_that_was_not_reached_is_named(queue_database: str) -> None:
 
 
 def test_a_session_terminated_while_it_waits_fails(queue_database: str) -> None:
-    played = play(parsed(WAIT), queue_database, seen=when("b_asks", "waiting", lambda: terminate(queue_database, "lab/B")))
+    played = play(
+        parsed(WAIT), queue_database, seen=when("b_asks", "waiting", lambda: terminate(queue_database, "lab/B"))
+    )
     assert played.failure is not None
     assert "step b_asks of session B lost its connection to the server (57P01" in played.failure
     assert played["b_asks"].outcome == "error"
@@ -370,10 +391,12 @@ def test_a_session_that_is_killed_by_its_play_and_not_used_again_is_no_failure(q
 
 
 def test_a_lost_monitor_fails(queue_database: str) -> None:
-    played = play(parsed(WAIT), queue_database, seen=when("a_locks", "done", lambda: terminate(queue_database, "lab/monitor")))
+    played = play(
+        parsed(WAIT), queue_database, seen=when("a_locks", "done", lambda: terminate(queue_database, "lab/monitor"))
+    )
     assert played.failure is not None
     assert "01_made_up.sql: the monitor lost its connection to the server" in played.failure
-    assert_free(queue_database)
+    assert_free(queue_database, patience="5s")  # without the monitor nobody waited for the backends to end
 
 
 def test_a_server_that_cannot_be_reached_is_said(tmp_path: Path) -> None:
@@ -409,5 +432,7 @@ def test_an_interrupt_after_an_event_leaves_nothing(queue_database: str, step: s
 
 def test_an_error_of_the_callers_own_is_not_taken_for_the_plays(queue_database: str) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
-        play(parsed(WAIT), queue_database, seen=when("b_asks", "waiting", lambda: execute(queue_database, "SELECT 1/0")))
+        play(
+            parsed(WAIT), queue_database, seen=when("b_asks", "waiting", lambda: execute(queue_database, "SELECT 1/0"))
+        )
     assert_free(queue_database)

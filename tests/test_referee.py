@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from lab import lesson, referee, transcript
 from lab.binaries import find_program
+from lab.errors import LabError
 from lab.player import Play, play
 from lab.scenario import Scenario
 from lab.schema import build
 from lab.session import SessionPins
 from lab.target import Target
+from tests.conftest import nothing_left
 from tests.helpers import WAIT, all_scenarios, fetch, mutated, parsed
 from tests.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
 
@@ -48,11 +51,20 @@ TWO_END_AT_ONCE = (
 )
 
 
+@pytest.fixture
+def stage(module_database: str) -> Iterator[str]:
+    """The conninfo of the module's database, watched: each play rebuilds what it needs."""
+    with nothing_left(module_database):
+        yield module_database
+
+
 @pytest.fixture(scope="session")
 def isolationtester() -> Path:
     found = find_program("isolationtester")
     if found is None:
-        pytest.skip("isolationtester is not on this machine; it comes with the wheel and with a server's development files")
+        pytest.skip(
+            "isolationtester is not on this machine; it comes with the wheel and with a server's development files"
+        )
     return found
 
 
@@ -74,10 +86,11 @@ def played_by_both(told: Scenario, conninfo: str, pins: SessionPins, isolationte
 
 @each_scenario
 def test_isolationtester_prints_what_the_player_saw(
-    told: Scenario, database: str, english: SessionPins, isolationtester: Path
+    told: Scenario, stage: str, english: SessionPins, isolationtester: Path
 ) -> None:
-    played, printed = played_by_both(told, database, english, isolationtester)
+    played, printed = played_by_both(told, stage, english, isolationtester)
     assert transcript.difference(printed, transcript.referee(played)) == ""
+    assert transcript.golden(played) == golden(told)
 
 
 @pytest.mark.parametrize(
@@ -86,68 +99,72 @@ def test_isolationtester_prints_what_the_player_saw(
     ids=["wait", "chain", "queue", "deadlock", "notices", "shapes", "setup", "two_end"],
 )
 def test_isolationtester_agrees_on_what_no_lesson_has_yet(
-    body: str, database: str, english: SessionPins, isolationtester: Path
+    body: str, stage: str, english: SessionPins, isolationtester: Path
 ) -> None:
-    played, printed = played_by_both(parsed(body), database, english, isolationtester)
+    played, printed = played_by_both(parsed(body), stage, english, isolationtester)
     assert printed == transcript.referee(played)
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("name", "edit"),
     [
-        ("FOR UPDATE\nLIMIT 1;\n-- @step b_limit", "FOR UPDATE\nLIMIT 2;\n-- @step b_limit"),
-        ("count(*) AS pendentes", "count(*) AS quantos"),
-        ("errors 55P03", ""),
+        ("03_passes", ("-- @step b_asks B\n", "-- @step b_inquires B\n")),
+        ("03_all_locked", ("count(*) AS pendentes", "count(*) AS quantos")),
+        ("03_no_limit", ("    FOR UPDATE SKIP LOCKED\n)", "    FOR UPDATE SKIP LOCKED\n    LIMIT 3\n)")),
+        ("03_nowait", ("FOR UPDATE NOWAIT", "FOR UPDATE SKIP LOCKED")),
+        ("02_commit", ("WHERE documento_id = 1", "WHERE documento_id = 2")),
     ],
-    ids=["result", "column", "error"],
+    ids=["step", "column", "rows", "error", "wait"],
 )
-def test_the_referee_disagrees_with_another_play(
-    edit: tuple[str, str], database: str, english: SessionPins, isolationtester: Path
+def test_the_referee_disagrees_about_another_play(
+    name: str, edit: tuple[str, str], stage: str, english: SessionPins, isolationtester: Path
 ) -> None:
-    original = lesson.find_scenario("02_lock_timeout")
-    build(database, 1)
-    played = play(original, database, pins=english)
-    build(database, 1)
-    # The referee does not look at announced errors: without the timeout's statement the query is answered after A's end.
-    changed = mutated(original.name, edit) if edit[1] else mutated(original.name, ("'2s'", "'1s'"), ("SET lock", "SET idle_session"))
-    if not edit[1]:
-        changed = mutated(original.name, ("FOR UPDATE\nLIMIT 1;\n-- @ends", "LIMIT 1;\n-- @ends"))
-    assert transcript.difference(referee.judge(changed, database, isolationtester), transcript.referee(played))
+    build(stage, 1)
+    played = play(lesson.find_scenario(name), stage, pins=english)
+    build(stage, 1)
+    printed = referee.judge(mutated(name, edit), stage, isolationtester)
+    assert transcript.difference(printed, transcript.referee(played))
 
 
-def test_a_scenario_that_isolationtester_cannot_play_is_told(database: str, english: SessionPins, isolationtester: Path) -> None:
-    told = parsed("-- @step a_asks A\nSELECT 1;\n-- @teardown\nCREATE TABLE sql_semana_12.acabado (a INTEGER);\n")
-    build(database, 1)
-    with pytest.raises(Exception, match="isolationtester could not play 01_made_up"):
-        referee.judge(told, database, Path("/bin/false"))
-    assert fetch(database, "SELECT to_regclass('sql_semana_12.acabado') IS NOT NULL") == [(True,)]
+def test_a_play_that_isolationtester_cannot_do_is_told_and_torn_down(
+    stage: str, english: SessionPins, tmp_path: Path
+) -> None:
+    refuses = tmp_path / "refuses"
+    refuses.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
+    refuses.chmod(0o755)
+    told = parsed("-- @step a_asks A\nSELECT 1;\n-- @teardown\nCREATE TABLE acabado (a INTEGER);\n")
+    build(stage, 1)
+    with pytest.raises(LabError, match="isolationtester could not play 01_made_up: too old"):
+        referee.judge(told, stage, refuses)
+    assert fetch(stage, "SELECT to_regclass('sql_semana_12.acabado') IS NOT NULL") == [(True,)]
 
 
 # The same every time
 
 
-def assert_golden(told: Scenario, conninfo: str) -> None:
-    build(conninfo, told.state)
-    played = play(told, conninfo)
-    assert played.failure is None
-    assert transcript.golden(played) == lesson.golden_path(told).read_text(encoding="utf-8")
+def golden(told: Scenario) -> str:
+    return lesson.golden_path(told).read_text(encoding="utf-8")
 
 
-@each_scenario
-def test_a_second_play_gives_the_golden_transcript_again(told: Scenario, database: str) -> None:
-    for _ in range(2):
-        assert_golden(told, database)
-
-
-class TestWhileTheProcessorsAreBusy:
-    @pytest.fixture(scope="class", autouse=True)
-    def busy(self) -> Iterator[None]:
-        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Two processes that do nothing but keep the processors from the play."""
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(2)]
+    try:
         yield
+    finally:
         for process in busy:
             process.kill()
             process.wait()
 
-    @each_scenario
-    def test_a_play_gives_the_golden_transcript(self, told: Scenario, database: str) -> None:
-        assert_golden(told, database)
+
+@each_scenario
+@pytest.mark.parametrize("around", [nullcontext, busy_processors], ids=["idle", "busy"])
+def test_every_play_gives_the_golden_transcript(
+    told: Scenario, around: Callable[[], AbstractContextManager[None]], stage: str
+) -> None:
+    build(stage, told.state)
+    with around():
+        played = play(told, stage)
+    assert played.failure is None
+    assert transcript.golden(played) == golden(told)

@@ -25,7 +25,9 @@ def refusal(text: str) -> str:
 
 
 def test_a_scenario_is_read_in_the_order_of_launching() -> None:
-    read = parsed("-- @builds_on 04_claim_and_finish\n-- @setup\nSELECT 1;\nSELECT 2;\n" + WAIT + "-- @teardown\nSELECT 3;\n")
+    read = parsed(
+        "-- @builds_on 04_claim_and_finish\n-- @setup\nSELECT 1;\nSELECT 2;\n" + WAIT + "-- @teardown\nSELECT 3;\n"
+    )
     assert (read.name, read.lesson, read.builds_on, read.state) == ("01_made_up", "01_queue", "04_claim_and_finish", 4)
     assert (read.setup, read.teardown) == (("SELECT 1;", "SELECT 2;"), ("SELECT 3;",))
     assert [action.name if isinstance(action, Step) else "ends" for action in read.actions] == [
@@ -47,7 +49,9 @@ def test_options_of_a_step_stand_in_any_order() -> None:
 
 
 def test_prose_goes_with_the_marker_above_it_in_both_languages() -> None:
-    read = parsed("-- @step a_asks A\n-- First line,\n-- second line.\n-- @pt Primeira linha,\n-- @pt segunda linha.\nSELECT 1;\n")
+    read = parsed(
+        "-- @step a_asks A\n-- First line,\n-- second line.\n-- @pt Primeira linha,\n-- @pt segunda linha.\nSELECT 1;\n"
+    )
     prose = read.step("a_asks").prose
     assert prose is not None
     assert (prose.en, prose.pt) == ("First line, second line.", "Primeira linha, segunda linha.")
@@ -125,12 +129,16 @@ def test_what_breaks_the_grammar_is_named_with_file_and_line(text: str, line: in
 
 
 def test_a_misspelt_marker_in_a_real_scenario_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"02_lock_timeout\.sql, line \d+: unknown marker `-- @end b_asks errors 55P03`"):
+    with pytest.raises(
+        ScenarioError, match=r"02_lock_timeout\.sql, line \d+: unknown marker `-- @end b_asks errors 55P03`"
+    ):
         mutated("02_lock_timeout", ("-- @ends b_asks", "-- @end b_asks"))
 
 
 def test_dropping_ends_from_a_real_scenario_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"02_finished_meanwhile\.sql, line \d+: step b_asks waits, but no `@ends b_asks`"):
+    with pytest.raises(
+        ScenarioError, match=r"02_finished_meanwhile\.sql, line \d+: step b_asks waits, but no `@ends b_asks`"
+    ):
         mutated("02_finished_meanwhile", ("-- @ends b_asks\n", ""))
 
 

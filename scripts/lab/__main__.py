@@ -1,5 +1,8 @@
 """`python -m lab` is the `lab` command."""
 
-from lab.cli import main
+try:
+    from lab.cli import main
+except KeyboardInterrupt:  # so early that there is nothing to clean up
+    raise SystemExit(130) from None
 
 main()

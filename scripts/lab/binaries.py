@@ -158,7 +158,7 @@ def _inspect(folder: Path, source: str) -> Binaries | str:
         return say("there is no such folder", "essa pasta não existe")
     programs = ("postgres", "initdb", "pg_ctl")
     if missing := ", ".join(name for name in programs if not _is_program(folder / name)):
-        return say(f"it lacks {missing}", f"falta nela {missing}")
+        return say(f"it lacks {missing}", f"nela não há {missing}")
     # Running it also shows whether the libraries it needs are there.
     text = _output([str(folder / "postgres"), "--version"])
     version = re.search(r"\(PostgreSQL\) ((\d+)(?:\.(\d+))?\S*)", text)

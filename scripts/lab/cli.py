@@ -42,6 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The queue lab: see where FOR UPDATE waits, why SKIP LOCKED passes, and what else a queue needs. Alone: the tour.",
 )
+INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
 SERVER = "Server"
 MAINTAINERS = "Maintainers"
 
@@ -68,13 +69,14 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except (KeyboardInterrupt, typer.Abort):
-        errors.print(say("Stopped; nothing is left behind.", "Interrompido; nada ficou para trás."))
-        status = 130
+        status = INTERRUPTED
     except Exception as error:
         if not hasattr(error, "show") or not hasattr(error, "exit_code"):
             raise
         error.show()  # a usage error of the command line
         status = error.exit_code
+    if status == INTERRUPTED:
+        errors.print(say("Stopped; nothing is left behind.", "Interrompido; nada ficou para trás."))
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -155,7 +157,7 @@ def walk(
         ),
         say(
             "In one more, to watch who waits for whom:          psql -X -f sql/watch.sql",
-            "Em mais um, para ver quem espera por quem:         psql -X -f sql/watch.sql",
+            "Em mais um, para ver quem espera por quem:                   psql -X -f sql/watch.sql",
         ),
     ]
     for word in wanted:
@@ -275,7 +277,7 @@ def record_(
     with _server(console) as target, _stage(target) as stage:
         changed = record.changes(stage)
         record.show(changed, console)
-        if changed and not yes and not typer.confirm("Write these?", default=False):
+        if changed and not yes and not typer.confirm(say("Write these?", "Gravar?"), default=False):
             raise typer.Exit(1)
         record.keep(changed)
         held = record.observe(target, stage, console)
@@ -372,7 +374,10 @@ def _write_json(run: dict[str, Any], file: Path | None) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LabError(
-            f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written."
+            say(
+                f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written.",
+                f"{file}: {error.strerror}; a execução terminou, só não deu para gravar o JSON dela.",
+            )
         ) from error
 
 

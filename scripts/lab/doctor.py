@@ -27,9 +27,9 @@ def examine() -> list[Finding]:
     """Look at everything the lab depends on; starts nothing."""
     return [
         Finding(True, "Python", platform.python_version()),
-        Finding(True, say("private folder", "pasta própria"), str(paths.home())),
-        _finding(say("psql", "psql"), lambda: str(find_psql())),
-        _finding(say("programs of the lab's own server", "programas do servidor próprio"), _binaries),
+        Finding(True, say("private folder", "pasta do laboratório"), str(paths.home())),
+        _finding("psql", lambda: str(find_psql())),
+        _finding(say("programs of the lab's own server", "programas do servidor do laboratório"), _binaries),
         _finding(
             say("server in use", "servidor em uso"), lambda: open_target(start=False).headline(), needed=_needed()
         ),

@@ -30,4 +30,9 @@ def say(en: str, pt: str) -> str:
 def decimal(value: float, digits: int) -> str:
     """A number with so many digits after the point, which is a comma in Portuguese."""
     text = f"{value:.{digits}f}"
-    return text.replace(".", ",") if portuguese() else text
+    return brazilian(text) if portuguese() else text
+
+
+def brazilian(number: str) -> str:
+    """A number as Brazilians write it: of `20,000.5` it makes `20.000,5`."""
+    return number.translate(str.maketrans(",.", ".,"))

@@ -18,7 +18,7 @@ import psycopg
 
 from lab import paths, scenario, schema, transcript
 from lab.errors import LabError
-from lab.language import Text
+from lab.language import Text, say
 from lab.player import Event, Play, play
 from lab.scenario import Scenario, Step
 from lab.session import SessionPins
@@ -26,11 +26,17 @@ from lab.session import SessionPins
 
 @dataclass(frozen=True)
 class Observed:
-    """What a claim's observation came to. `holds` is None if it could not be made here; then `why` says so."""
+    """What a claim's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so."""
 
     holds: bool | None
-    text: str
+    en: str
+    pt: str
     why: str = ""
+
+    @property
+    def text(self) -> str:
+        """What was observed, in the reader's language."""
+        return say(self.en, self.pt)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,12 @@ class ScenarioResult:
         if self.play.failure:
             return self.play.failure
         if self.difference:
-            return f"the transcript of {self.play.scenario.name} differs from the one kept:\n{self.difference}"
+            name = self.play.scenario.name
+            differs = say(
+                f"the transcript of {name} differs from the one kept",
+                f"a transcrição de {name} difere da que foi guardada",
+            )
+            return f"{differs}:\n{self.difference}"
         return ""
 
 
@@ -152,7 +163,7 @@ class Lesson:
             def observe(stage: Stage) -> Observed:
                 result = stage.play(told)
                 if not result.as_expected:
-                    return Observed(False, "not as announced", result.why)
+                    return Observed(False, "not as announced", "não foi como anunciado", result.why)
                 return judge(result.play)
 
             self.claims.append(Claim(f"{self.number}.{case}", told.claim, core, observe))
@@ -194,7 +205,7 @@ class Lesson:
             except (LabError, psycopg.Error) as error:
                 if isinstance(error, psycopg.OperationalError) and _server_lost(error):
                     raise
-                observed = Observed(False, "could not be observed", str(error))
+                observed = Observed(False, "could not be observed", "não deu para observar", str(error))
             plays = stage.played[already:]
             names = tuple(played.play.scenario.name for played in plays)
             result.scenarios += plays
@@ -232,7 +243,12 @@ def choose(wanted: Sequence[str]) -> list[Lesson]:
         named = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", word)
         meant = range(int(named[1]), int(named[2] or named[1]) + 1) if named else ()
         if not meant or any(number not in by_number for number in meant):
-            raise LabError(f"There is no lesson {word}; there are {_names(known)}.")
+            raise LabError(
+                say(
+                    f"There is no lesson {word}; there are {_names(known)}.",
+                    f"Não há lição {word}; há {_names(known)}.",
+                )
+            )
         numbers += meant
     return [by_number[number] for number in dict.fromkeys(numbers)]
 
@@ -252,7 +268,12 @@ def find_scenario(name: str) -> Scenario:
     """The scenario of that name, `NN_case`; LabError if there is none."""
     found = sorted(paths.SQL.glob(f"{name[:2]}_*/{name}.sql"))
     if not found:
-        raise LabError(f"There is no scenario {name}; `./lab walk {name[:2]}` lists those of lesson {name[:2]}.")
+        raise LabError(
+            say(
+                f"There is no scenario {name}; `./lab walk {name[:2]}` lists those of lesson {name[:2]}.",
+                f"Não há cenário {name}; `./lab walk {name[:2]}` mostra os da lição {name[:2]}.",
+            )
+        )
     return scenario.read(found[0])
 
 

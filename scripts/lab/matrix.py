@@ -133,7 +133,10 @@ def _fetched(package: str, version: str) -> Path:
                 check=True,
             )
         except subprocess.CalledProcessError as error:
-            raise LabError(f"npm could not fetch {package}@{version}: {error.stderr.strip()}") from error
+            what, reason = f"{package}@{version}", error.stderr.strip()
+            raise LabError(
+                say(f"npm could not fetch {what}: {reason}", f"O npm não conseguiu baixar {what}: {reason}")
+            ) from error
         archive = folder / packed.stdout.split()[-1]
         shutil.unpack_archive(archive, folder, filter="data")
         archive.unlink()

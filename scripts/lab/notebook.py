@@ -10,8 +10,9 @@ import atexit
 import base64
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
 
 import pandas as pd
@@ -19,16 +20,17 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from lab import lesson as lessons
-from lab import loader, paths, player, race, schema
+from lab import loader, paths, race, schema
+from lab import shares as bars
 from lab import timeline as pictures
 from lab.errors import LabError, ServerError
 from lab.language import Text
 from lab.lesson import Stage, find_scenario
 from lab.player import Play, StepRun
 from lab.race import Race
-from lab.scenario import Scenario
+from lab.scenario import Step
 from lab.target import Target, open_target
-from lab.variants import Work, queue_of
+from lab.variants import play_working, queue_of
 
 PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
 DOTS = 160  # an inch
@@ -67,9 +69,11 @@ def begin(number: str) -> None:
     """Open the database, and show the question of the lesson of that number."""
     stage()
     target, _ = _opened()
+    pd.set_option("display.max_colwidth", None)  # a reason is to be read to its end
     whose = "the lab's own server" if target.embedded else "the server you named"
     (lesson,) = lessons.choose([number])
-    _show(f"*PostgreSQL {target.version} ({whose}), about {lesson.minutes} minutes*\n\n### {_both(lesson.question)}")
+    where = f"*PostgreSQL {target.version} ({whose}), about {lesson.minutes} minutes*"
+    _show(f"{where}\n\n### {lesson.question.en}\n*{lesson.question.pt}*")
 
 
 # -- telling
@@ -77,18 +81,19 @@ def begin(number: str) -> None:
 
 def claim(name: str) -> None:
     """Show the claim that a scenario, `NN_case`, states."""
-    _show(f"**{find_scenario(name).claim.en}**<br>\n*{find_scenario(name).claim.pt}*")
+    _show(_quoted(find_scenario(name).claim))
 
 
 def sql(name: str, *steps: str) -> None:
-    """Show what these steps of a scenario run, with what its file says about them; without steps, all of them."""
-    story = find_scenario(name)
-    shown = [story.step(step) for step in steps] or list(story.steps)
-    blocks = []
-    for step in shown:
-        said = f"{_both(step.prose)}\n\n" if step.prose else ""
-        blocks.append(f"{said}**{step.session}** · `{step.name}`\n\n```sql\n{step.sql}\n```")
-    _show("\n\n".join(blocks))
+    """Show what these steps of a scenario run, and what its file says about them."""
+    _show("\n\n".join(_sql(find_scenario(name).step(step)) for step in steps))
+
+
+def ask(name: str, step: str) -> None:
+    """Show a step of a scenario, and the question that its file asks there."""
+    asked = find_scenario(name).step(step)
+    assert asked.prose is not None, f"step {step} of {name} asks nothing"
+    _show(f"{_sql(replace(asked, prose=None))}\n\n{_quoted(asked.prose)}")
 
 
 def script(name: str, *beginnings: str) -> None:
@@ -98,34 +103,33 @@ def script(name: str, *beginnings: str) -> None:
     _show("\n\n".join(f"```sql\n{statement[0]}\n```" for statement in found if statement))
 
 
-def ask(name: str, step: str) -> None:
-    """Show the question that a scenario asks before a step, and the step's SQL."""
-    sql(name, step)
-
-
 def answer(guess: object, seen: object) -> None:
     """Show what was seen, and whether the guess was right; `...` is no guess, None is `none`."""
     wanted = _word(seen)
     if guess is ...:
-        verdict = "No guess yet: write one above, and run both cells. / Ainda sem palpite: escreva um acima e rode as duas células."
+        verdict = "no guess yet / ainda sem palpite"
     elif _word(guess) == wanted:
-        verdict = "You guessed it. / Você acertou."
+        verdict = "you guessed it / você acertou"
     else:
-        verdict = f"Your guess was {_word(guess)}. / Seu palpite foi {_word(guess)}."
-    _show(f"Seen / visto: **{wanted}**. *{verdict}*")
+        verdict = f"your guess / seu palpite: {_word(guess)}"
+    _show(f"Seen / visto: **{wanted}** ({verdict})")
+
+
+def observe(*ids: str) -> None:
+    """Run claims of a lesson by their ids, `NN.slug`, and show what was observed."""
+    lines = ["| claim | observed | holds |", "|:--|:--|:--|"]
+    for claim in lessons.choose([ids[0][:2]])[0].claims:
+        if claim.id in ids:
+            seen = claim.observe(stage())
+            holds = {True: "yes", False: f"**no**: {seen.why}", None: f"not run: {seen.why}"}[seen.holds]
+            lines.append(f"| {_both(claim.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
+    _show("\n".join(lines))
 
 
 def surprises(number: str) -> None:
     """Run the surprises of a lesson, and show what was observed."""
     (lesson,) = lessons.choose([number])
-    lines = ["| surprise | observed | holds |", "|:--|:--|:--|"]
-    for surprise in lesson.claims:
-        if not surprise.core:
-            seen = surprise.observe(stage())
-            holds = {True: "yes", False: f"**no**: {seen.why}", None: f"not run: {seen.why}"}[seen.holds]
-            cells = (_both(surprise.text), seen.text, holds)
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    _show("\n".join(lines))
+    observe(*(claim.id for claim in lesson.claims if not claim.core))
 
 
 # -- playing
@@ -137,7 +141,7 @@ def play(name: str, work: Mapping[str, float] | None = None) -> Play:
     `work` are seconds of simulated work that a session does before a step, by the step's name; only its own locks make another
     session wait meanwhile. Raises LabError if it does not go as the scenario announces.
     """
-    return _play(find_scenario(name), work or {})
+    return play_working(find_scenario(name), stage().conninfo, work or {})
 
 
 def queue_up(sessions: int = 4, skip_locked: bool = False, work: float = 0.3) -> Play:
@@ -146,22 +150,13 @@ def queue_up(sessions: int = 4, skip_locked: bool = False, work: float = 0.3) ->
     `skip_locked` is whether they pass locked rows; `work` the seconds that each works on its document before its COMMIT.
     """
     asking = queue_of(sessions, skip_locked)
-    return _play(asking, {step.name: work for step in asking.steps if step.name.endswith("_commits")})
+    at_the_end = {step.name: work for step in asking.steps if step.name.endswith("_commits")}
+    return play_working(asking, stage().conninfo, at_the_end)
 
 
 def compete(sessions: int = 10, documents: int = 100, claim: race.Claim = "skip_locked", work: float = 0.0) -> Race:
     """Let so many sessions, released together, empty a queue of so many documents; see lab.race.race."""
     return race.race(stage().conninfo, sessions=sessions, documents=documents, claim=claim, work=work)
-
-
-def _play(which: Scenario, work: Mapping[str, float]) -> Play:
-    here = stage()
-    here.build(which.state)
-    pace = Work(work)
-    played = player.play(which, here.conninfo, before=pace.before, seen=pace.seen)
-    if played.failure:
-        raise LabError(played.failure)
-    return played
 
 
 # -- tables
@@ -190,25 +185,29 @@ def query(statement: str) -> pd.DataFrame:
 def load(pattern: str) -> pd.DataFrame:
     """Load the documents of data/documents whose names match, and tell what became of each."""
     outcomes = loader.load(stage().conninfo, sorted(paths.DOCUMENTS.glob(pattern)))
+    reasons = [outcome.reason.en if outcome.reason else "" for outcome in outcomes]
     rows = [
-        (outcome.path.name, outcome.key, "yes" if outcome.loaded else "no", outcome.reason.en if outcome.reason else "")
-        for outcome in outcomes
+        (outcome.path.name, outcome.key or "", "yes" if outcome.loaded else "no", reason)
+        for outcome, reason in zip(outcomes, reasons, strict=True)
     ]
     return _frame(("file", "key", "loaded", "why not"), rows)
 
 
 def totals(races: Mapping[str, Race]) -> pd.DataFrame:
     """What races came to: a free race is judged by its totals only, never by who got what."""
-    columns = ("race", "documents", "claimed", "distinct", "twice or more", "left", "out of order")
+    columns = ("race", "documents", "claimed", "distinct", "duplicates", "left", "out of order")
     rows = [
-        (name, run.documents, run.claimed, run.distinct, run.duplicates, run.left, run.inversions) for name, run in races.items()
+        (name, run.documents, run.claimed, run.distinct, run.duplicates, run.left, run.inversions)
+        for name, run in races.items()
     ]
     return _frame(columns, rows)
 
 
-def run_script(name: str) -> None:
-    """Run a script of sql/ with psql, and print what it prints."""
-    print(schema.run_scripts(stage().conninfo, paths.SQL / name).rstrip())
+def run_script(name: str) -> pd.DataFrame:
+    """Run a script of sql/ with psql; returns what its last query gives."""
+    schema.run_scripts(stage().conninfo, paths.SQL / name)
+    text = (paths.SQL / name).read_text(encoding="utf-8")
+    return query(text[text.rindex("\nSELECT") :])
 
 
 def _event(run: StepRun) -> tuple[str, ...]:
@@ -216,9 +215,9 @@ def _event(run: StepRun) -> tuple[str, ...]:
     return run.step.session, run.step.name, run.outcome, pictures.result(run), " and ".join(run.waited_for), took
 
 
-def _frame(columns: object, rows: object) -> pd.DataFrame:
-    found = pd.DataFrame(list(rows), columns=list(columns), dtype=object)  # type: ignore[call-overload]
-    return found.set_axis([""] * len(found), axis="index")
+def _frame(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
+    cells = [["NULL" if value is None else value for value in row] for row in rows]
+    return pd.DataFrame(cells, columns=list(columns), index=[""] * len(cells), dtype=object)
 
 
 # -- pictures
@@ -232,8 +231,10 @@ def timeline(*plays: Play, titles: tuple[str, ...] = (), note: str = "") -> None
 
 def shares(races: Mapping[str, Race]) -> None:
     """Show how many documents each session of each race claimed, and how many of them another one had claimed too."""
-    words = "; ".join(f"{name}: {run.claimed} claimed, {run.duplicates} of them twice or more" for name, run in races.items())
-    _picture(pictures.shares(races), words)
+    words = "; ".join(
+        f"{name}: {run.claimed} claimed, {run.duplicates} of them twice or more" for name, run in races.items()
+    )
+    _picture(bars.shares(races), words)
 
 
 def _picture(figure: Figure, words: str) -> None:
@@ -251,7 +252,21 @@ def _show(markdown: str) -> None:
 
 
 def _both(text: Text) -> str:
-    return f"{text.en}<br>*{text.pt}*" if text.pt else text.en
+    return f"{_plain(text.en)}<br>*{_plain(text.pt)}*"
+
+
+def _quoted(text: Text) -> str:
+    return f"> **{_plain(text.en)}**<br>\n> *{_plain(text.pt)}*"
+
+
+def _plain(words: str) -> str:
+    """The words with what Markdown, its tables or its formulas would take for their own told apart."""
+    return re.sub(r"([|$*<])", r"\\\1", words)
+
+
+def _sql(step: Step) -> str:
+    said = f"{_both(step.prose)}\n\n" if step.prose else ""
+    return f"{said}Session **{step.session}**, step `{step.name}`:\n\n```sql\n{step.sql}\n```"
 
 
 def _word(value: object) -> str:

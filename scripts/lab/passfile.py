@@ -43,17 +43,13 @@ class Passfile:
     def choose_port(self) -> int:
         """Choose the port to listen on: LAB_PORT, else the one of last time, else a free one.
 
-        Raises ServerError if LAB_PORT is no port, or if that port is taken by another program.
+        Raises ServerError if LAB_PORT is no port.
         """
         if wanted := os.environ.get("LAB_PORT"):
-            port = _checked_port(wanted)
-        elif known := self._known():
-            port = known[0]
-        else:
-            return next(port for port in random.sample(PORTS, len(PORTS)) if port_is_free(port))
-        if not port_is_free(port):
-            raise port_taken(port)
-        return port
+            return _checked_port(wanted)
+        if known := self._known():
+            return known[0]
+        return next(port for port in random.sample(PORTS, len(PORTS)) if port_is_free(port))
 
     def _read(self) -> tuple[int, str]:
         if known := self._known():
@@ -72,18 +68,6 @@ class Passfile:
             return int(port), password
         except (FileNotFoundError, ValueError):
             return None
-
-
-def port_taken(port: int) -> ServerError:
-    """The error for a port that another program listens on."""
-    return ServerError(
-        say(
-            f"Port {port}, on which the lab's server listens, is taken by another program. Choose"
-            " another one: LAB_PORT=NNNN ./lab up",
-            f"A porta {port}, em que o servidor do laboratório escuta, está ocupada por outro"
-            " programa. Escolha outra: LAB_PORT=NNNN ./lab up",
-        )
-    )
 
 
 def _checked_port(text: str) -> int:

@@ -29,7 +29,6 @@ def find(data: Path) -> psutil.Process | None:
             return None
     except (OSError, ValueError, IndexError, psutil.Error):
         return None
-    # A process that ended but was not waited for (a container's init may not) tells neither.
     if _same(_started_in(process), data):
         return process
     # Root may not ask where another account's process works (in containers), so this comes last.
@@ -75,10 +74,9 @@ def stop(data: Path) -> bool:
     ):
         with suppress(psutil.NoSuchProcess):  # it may have ended by itself just now
             process.send_signal(sign)
-        # Asked again each time: the number may stay taken by what is left of the process.
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if find(data) is None:
+            if _has_ended(process):
                 return True
             time.sleep(0.02)
     raise ServerError(
@@ -87,6 +85,14 @@ def stop(data: Path) -> bool:
             f"O servidor do laboratório (processo {process.pid}) não para. O log dele é {data.parent / 'log'}.",
         )
     )
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether it ended, perhaps not yet waited for (a container's first process may never do it)."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def clear_marks(data: Path, sockets: Path) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from lab import lesson, paths, report, terminals, transcript
 from lab.errors import LabError
+from lab.language import say
 from lab.lesson import Stage
 from lab.target import Target
 from lab.tour import Tour
@@ -29,7 +30,8 @@ def changes(stage: Stage) -> dict[Path, str]:
     for scenario in lesson.scenarios():
         result = stage.play(scenario)
         if result.play.failure:
-            raise LabError(f"Nothing was recorded: {result.play.failure}")
+            why = result.play.failure
+            raise LabError(say(f"Nothing was recorded: {why}", f"Nada foi gravado: {why}"))
         texts[lesson.golden_path(scenario)] = transcript.golden(result.play)
         texts |= terminals.scripts(scenario)
     return {path: text for path, text in texts.items() if _text(path) != text} | {path: "" for path in _orphans(texts)}
@@ -38,7 +40,8 @@ def changes(stage: Stage) -> dict[Path, str]:
 def show(changed: dict[Path, str], console: Console) -> None:
     """Print what the changes mean, a diff a file."""
     for path, text in changed.items():
-        kind = "new" if not path.exists() else "no longer made" if not text else "changed"
+        gone = say("no longer made", "não é mais gerado")
+        kind = say("new", "novo") if not path.exists() else say("changed", "mudou") if text else gone
         console.print(f"{path.relative_to(paths.ROOT)}: {kind}", style="yellow", highlight=False)
         if path.exists() and text:
             console.print(transcript.difference(_text(path), text), markup=False, highlight=False)
@@ -72,7 +75,7 @@ def observe(target: Target, stage: Stage, console: Console) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"environment": _environment(stage)} | run, indent=1, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
-    console.print(f"{path.relative_to(paths.ROOT)} written", highlight=False)
+    console.print(f"{path.relative_to(paths.ROOT)} {say('written', 'gravado')}", highlight=False)
     return True
 
 

@@ -37,7 +37,7 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     `limit_seconds` is how long it lets a step go on before it cancels it. The lines of the empty `ends` steps are dropped,
     from the header and from the body. Raises LabError if it cannot be run.
     """
-    library = isolationtester.parents[5] / "lib" if isolationtester.is_absolute() else None
+    library = next((folder for folder in isolationtester.parents if folder.name == "lib"), None)
     pins = SessionPins(english=True)
     environment = os.environ | {
         "PGOPTIONS": pins.options(),

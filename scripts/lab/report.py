@@ -91,7 +91,7 @@ def _claim(result: ClaimResult) -> dict[str, Any]:
         "core": claim.core,
         "holds": observed.holds,
         "why": observed.why,
-        "observed": observed.text,
+        "observed": observed.en,
         "scenarios": list(result.scenarios),
     }
 

@@ -12,6 +12,7 @@ from psycopg import OperationalError, pq
 from lab import paths
 from lab.binaries import find_psql
 from lab.errors import LabError
+from lab.language import say
 from lab.session import SCHEMA, SessionPins
 
 FIRST_UPGRADE = 5  # scripts 02 to 04 are steps to watch; from 05 on each one changes the schema
@@ -74,13 +75,21 @@ def libpq_environment(conninfo: str) -> dict[str, str]:
     try:
         options = pq.Conninfo.parse(conninfo.encode())
     except OperationalError as error:
-        raise LabError(f"This connection string cannot be read: {error}") from error
+        raise LabError(
+            say(f"This connection string cannot be read: {error}", f"Não dá para ler esta string de conexão: {error}")
+        ) from error
     environment = {}
     for option in options:
         if option.val is None:
             continue
         if option.envvar is None:
-            raise LabError(f"The connection keyword {option.keyword.decode()} cannot be handed to psql; leave it out.")
+            keyword = option.keyword.decode()
+            raise LabError(
+                say(
+                    f"The connection keyword {keyword} cannot be handed to psql; leave it out.",
+                    f"Não dá para passar o parâmetro de conexão {keyword} ao psql; retire-o.",
+                )
+            )
         environment[option.envvar.decode()] = option.val.decode()
     return environment
 

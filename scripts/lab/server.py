@@ -21,7 +21,7 @@ from lab import account, databases, paths, postmaster, private
 from lab.binaries import Binaries, find_psql, find_server_binaries
 from lab.errors import LabError, ServerError
 from lab.language import say
-from lab.passfile import Passfile, port_taken
+from lab.passfile import Passfile
 
 USER = "lab"
 DATABASE = "lab"  # the one people play in by hand
@@ -216,11 +216,12 @@ class EmbeddedServer:
             self.log.unlink(missing_ok=True)
             place = ["-D", str(self.data), "-l", str(self.log)]
             done = self._run("pg_ctl", "start", "-w", "-t", str(START_SECONDS), *place, "-o", options)
-            if done.returncode == 0:
+            # It runs also if a start that outlived its killed lab was faster.
+            if done.returncode == 0 or self.running():
                 return
             said = self.log.read_text(errors="replace") if self.log.exists() else ""
-            if "Address already in use" in said:
-                raise port_taken(port)
+            if "could not bind IPv4 address" in said:
+                raise _port_taken(port)
             if "is still in use" not in said or time.monotonic() > deadline:
                 raise _failed_start(self.log, said or done.stderr)
             time.sleep(0.2)
@@ -228,9 +229,11 @@ class EmbeddedServer:
     def _initialise(self) -> None:
         if self.data.exists():
             return
-        # It gets its name only when it is complete, so one that was killed half-way is redone.
-        unfinished = self.folder / "data.tmp"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        # It gets its name only when it is complete, so one that was killed half-way is redone: under another
+        # name, since an initdb may outlive its killed lab for a moment.
+        for leftover in self.folder.glob("unfinished.*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        unfinished = self.folder / f"unfinished.{os.getpid()}"
         done = self._run(
             "initdb",
             f"--pgdata={unfinished}",
@@ -286,6 +289,17 @@ class EmbeddedServer:
             text=True,
             errors="replace",
         )
+
+
+def _port_taken(port: int) -> ServerError:
+    return ServerError(
+        say(
+            f"Port {port}, on which the lab's server listens, is taken by another program. Choose"
+            " another one: LAB_PORT=NNNN ./lab up",
+            f"A porta {port}, em que o servidor do laboratório escuta, está ocupada por outro"
+            " programa. Escolha outra: LAB_PORT=NNNN ./lab up",
+        )
+    )
 
 
 def _failed_start(log: Path, said: str) -> ServerError:

@@ -9,6 +9,7 @@ from psycopg import conninfo as libpq_conninfo
 from psycopg import pq
 
 from lab.errors import ServerError
+from lab.language import say
 
 SCHEMA = "sql_semana_12"
 
@@ -80,4 +81,10 @@ def _with_options(conninfo: str, options: str, name: str) -> str:
 
 
 def _unreachable(error: object) -> ServerError:
-    return ServerError(f"A session could not connect: {str(error).strip()}. `./lab doctor` says what is wrong.")
+    reason = str(error).strip()
+    return ServerError(
+        say(
+            f"A session could not connect: {reason}. `./lab doctor` says what is wrong.",
+            f"Uma sessão não conseguiu conectar: {reason}. `./lab doctor` diz o que está errado.",
+        )
+    )

@@ -185,7 +185,7 @@ def _check_writable(connection: psycopg.Connection) -> None:
                 f"Database {database} is read-only (a standby, or default_transaction_read_only),"
                 " and the lab makes a schema. Name a server that can be written to.",
                 f"O banco {database} é só de leitura (réplica ou default_transaction_read_only),"
-                " e o laboratório cria um schema. Indique um servidor que aceite escrita.",
+                " e o laboratório cria um esquema. Indique um servidor que aceite escrita.",
             )
         )
     if not may_create:
@@ -195,7 +195,7 @@ def _check_writable(connection: psycopg.Connection) -> None:
             say(
                 f"The lab makes a schema of its own in database {database}, and {user} may not."
                 f" Ask the owner for: {text}",
-                f"O laboratório cria um schema próprio no banco {database}, e {user} não pode. Peça ao dono: {text}",
+                f"O laboratório cria um esquema próprio no banco {database}, e {user} não pode. Peça ao dono: {text}",
             )
         )
 

@@ -141,7 +141,7 @@ class _Terminal:
         # The session stays open to the end of the story: another one may still look at it.
         over = self.say(
             "Nothing more to do here; leave it open until the other terminals are through",
-            "Nada mais a fazer aqui; deixe aberto até os outros terminais acabarem",
+            "Nada mais a fazer aqui; deixe aberto até os outros terminais terminarem",
         )
         return f"\n\\echo\n{self.enter(f'[{self.session}] {over}')}\n"
 
@@ -152,7 +152,7 @@ class _Terminal:
         before = self.scenario.steps[index - 1]
         if before.session == self.session:
             return ""
-        verb = self.say("after", "depois de")
+        verb = self.say("after", "depois do")
         waits = before.blocks and not self.ended_before(before, index)
         state = self.say(" (which waits)", " (que espera)") if waits else ""
         return f", {verb} {self.say('step', 'passo')} {index} {self.say('in', 'em')} {before.session}{state}"
@@ -171,13 +171,13 @@ class _Terminal:
         if release is step:
             return self.say(
                 f"This will hang, waiting for {step.blocks}, until it is cancelled.",
-                f"Isto vai ficar parado, esperando por {step.blocks}, até ser cancelado.",
+                f"O comando vai ficar parado, esperando por {step.blocks}, até ser cancelado.",
             )
         number = self.scenario.steps.index(release) + 1
         return self.say(
             f"This will hang, waiting for {step.blocks}: go on in the other terminal; step {number} in {release.session} ends it.",
-            f"Isto vai ficar parado, esperando por {step.blocks}: continue no outro terminal; o passo {number} em "
-            f"{release.session} o encerra.",
+            f"O comando vai ficar parado, esperando por {step.blocks}: continue no outro terminal; a espera acaba no"
+            f" passo {number}, em {release.session}.",
         )
 
     def enter(self, text: str) -> str:

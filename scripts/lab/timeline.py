@@ -1,9 +1,8 @@
-"""Pictures of what was seen. A play: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
+"""A play as a picture: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +13,6 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from lab.player import Play, StepRun
-from lab.race import Race
 
 # Okabe and Ito's colours: told apart by the colour-blind. Waiting is hatched as well, an error has a cross as well.
 RUNS = "#0b3c5d"
@@ -31,7 +29,7 @@ WIDTH = 8.3  # inches; at 100 dots an inch it is as wide as a page of GitHub
 LANE = 0.64  # inches from lane to lane
 LEFT, RIGHT = 0.9, 0.25  # inches beside the lanes
 TITLE, GAP, AXIS, LEGEND, NOTE = 0.36, 0.24, 0.42, 0.32, 0.28  # inches above, between and below them
-ROOM = 1.12  # the axis is longer than the play, so that the last labels have room
+ROOM = 1.04  # the axis is longer than the play …
 LABEL_SIZE = 9.0  # points
 LETTER = 0.55  # the mean width of a letter, as a share of its size
 
@@ -67,14 +65,14 @@ def timeline(*plays: Play, titles: Sequence[str] = (), note: str = "") -> Figure
     titled = TITLE if titles else 0.0
     height = sum(lanes) + len(plays) * titled + (len(plays) - 1) * GAP + AXIS + LEGEND + (NOTE if note else 0)
     figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor=CARD)
-    seconds = max(play.seconds for play in plays)
+    scale = _Scale.of(plays)
     top = height
     for number, (play, tall) in enumerate(zip(plays, lanes, strict=True)):
         if titles:
             figure.text(0.12 / WIDTH, (top - 0.29) / height, titles[number], size=11, weight="bold", color=INK)
         top -= titled + tall
         axes = figure.add_axes((LEFT / WIDTH, top / height, (WIDTH - LEFT - RIGHT) / WIDTH, tall / height))
-        _draw(axes, play, seconds, with_axis=number == len(plays) - 1)
+        _draw(axes, play, scale, with_axis=number == len(plays) - 1)
         top -= GAP
     _legend(figure, plays, (NOTE if note else 0) / height)
     if note:
@@ -92,7 +90,7 @@ def segments(play: Play, session: str) -> list[Segment]:
             found.append(Segment("runs", run.started, ended))
         else:
             found.append(Segment("runs", run.started, run.waiting_since))
-            found.append(Segment("waits", run.waiting_since, ended, f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s"))
+            found.append(Segment("waits", run.waiting_since, ended, _wait(run)))
         if run.command == "BEGIN":
             opened = ended
         elif opened is not None and (_closes(run) or run.outcome == "error"):  # an error gives the locks back at once
@@ -146,23 +144,67 @@ def _end(play: Play, run: StepRun) -> float:
     return play.seconds if run.ended is None else run.ended
 
 
+def _wait(run: StepRun) -> str:
+    return f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s"
+
+
 def _closes(run: StepRun) -> bool:
     return run.command in ("COMMIT", "ROLLBACK")
 
 
-def _draw(axes: Axes, play: Play, seconds: float, with_axis: bool) -> None:
+@dataclass(frozen=True)
+class _Scale:
+    """The time axis: its unit, how many there are in a second, and how many it shows."""
+
+    unit: str
+    a_second: float
+    span: float
+
+    @classmethod
+    def of(cls, plays: Sequence[Play]) -> _Scale:
+        seconds = max(play.seconds for play in plays)
+        unit, a_second = ("s", 1.0) if seconds >= 0.5 else ("ms", 1000.0)
+        scale = cls(unit, a_second, seconds * a_second * ROOM)
+        # … and still longer where the last label wants it. A label takes a share of the axis, whatever that shows.
+        lanes = [marks(play, session) for play in plays for session in play.scenario.sessions]
+        wanted = [at / (1 - scale.share(text)) for lane in lanes for at, text in scale.labels(lane)]
+        return cls(unit, a_second, max(scale.span, *wanted))
+
+    def share(self, text: str) -> float:
+        """About how wide a label is, as a share of the axis."""
+        return (len(text) + 1) * LETTER * LABEL_SIZE / 72 / (WIDTH - LEFT - RIGHT)
+
+    def labels(self, found: Sequence[Mark]) -> list[tuple[float, str]]:
+        """What to write above a lane, and where it begins; a mark that has no room there joins the one before it."""
+        groups: list[tuple[float, str]] = []
+        for mark in found:
+            at = mark.at * self.a_second
+            if mark.error:
+                continue
+            before, text = groups[-1] if groups else (at, "")
+            if text == mark.label or (text and before + self.share(text) * self.span > at):
+                groups[-1] = (before, text if text.endswith(mark.label) else f"{text}, {mark.label}")
+            else:
+                groups.append((at, mark.label))
+        return groups
+
+
+def _draw(axes: Axes, play: Play, scale: _Scale, with_axis: bool) -> None:
     sessions = play.scenario.sessions
-    unit, scale = ("s", 1.0) if seconds >= 0.5 else ("ms", 1000.0)
-    span = seconds * scale * ROOM
-    axes.set_xlim(-0.006 * span, span)
+    axes.set_xlim(-0.006 * scale.span, scale.span)
     axes.set_ylim(len(sessions) - 0.4, -0.6)
     for lane, session in enumerate(sessions):
-        axes.plot([0, seconds * scale], [lane, lane], color=FAINT, linewidth=0.8, linestyle=(0, (1, 3)), zorder=1)
-        for segment in sorted(segments(play, session), key=lambda one: one.kind != "open"):
-            _bar(axes, lane, segment, scale, span)
-        _labels(axes, lane, marks(play, session), scale, span)
+        last = play.seconds * scale.a_second
+        axes.plot([0, last], [lane, lane], color=FAINT, linewidth=0.8, linestyle=(0, (1, 3)), zorder=1)
+        for segment in segments(play, session):
+            _bar(axes, lane, segment, scale)
+        for at, text in scale.labels(marks(play, session)):
+            axes.text(at, lane - 0.25, text, size=LABEL_SIZE, color=INK, va="bottom", zorder=5)
+        for mark in marks(play, session):
+            if mark.error:
+                _cross(axes, mark.at * scale.a_second, lane, mark.label, scale)
     for end, waiter in releases(play):
-        x = (end.ended or 0) * scale
+        x = (end.ended or 0) * scale.a_second
         rows = [sessions.index(end.step.session), sessions.index(waiter.step.session)]
         axes.plot([x, x], rows, color=HATCH, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
     axes.set_yticks(range(len(sessions)), [f"session {session}" for session in sessions], size=9.5, color=INK)
@@ -172,54 +214,30 @@ def _draw(axes: Axes, play: Play, seconds: float, with_axis: bool) -> None:
     axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
     axes.tick_params(axis="x", length=0, colors=FAINT, labelsize=8.5, labelbottom=with_axis)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} {unit}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} {scale.unit}")
 
 
-def _bar(axes: Axes, lane: int, segment: Segment, scale: float, span: float) -> None:
+def _cross(axes: Axes, at: float, lane: int, label: str, scale: _Scale) -> None:
+    axes.plot([at], [lane], marker="X", markersize=10, color=ERROR, markeredgecolor=CARD, zorder=6)
+    middle = max(at, scale.share(label) * scale.span / 2)  # it must not run into the sessions' names
+    axes.text(middle, lane + 0.22, label, size=LABEL_SIZE, color=ERROR, weight="bold", ha="center", va="top", zorder=5)
+
+
+def _bar(axes: Axes, lane: int, segment: Segment, scale: _Scale) -> None:
     half = {"runs": 0.2, "waits": 0.17, "open": 0.07}[segment.kind]
-    start = segment.start * scale
+    start = segment.start * scale.a_second
     # A statement of less than a millisecond is to be seen among waits of seconds.
-    length = max((segment.end - segment.start) * scale, span * (0.005 if segment.kind == "runs" else 0))
-    style: dict[str, object] = {"facecolor": {"runs": RUNS, "waits": WAITS, "open": OPEN}[segment.kind]}
-    if segment.kind == "waits":
-        style |= {"hatch": "////", "edgecolor": HATCH, "linewidth": 0.8}
+    length = max((segment.end - segment.start) * scale.a_second, scale.span * (0.005 if segment.kind == "runs" else 0))
+    colour = {"runs": RUNS, "waits": WAITS, "open": OPEN}[segment.kind]
     order = {"open": 2, "waits": 3, "runs": 4}[segment.kind]
-    axes.add_patch(Rectangle((start, lane - half), length, 2 * half, zorder=order, **style))
-    if segment.label and _width(axes, segment.label, span) < length:
-        plate = {"facecolor": CARD, "edgecolor": "none", "pad": 1.5}
-        axes.text(
-            start + length / 2, lane, segment.label, size=LABEL_SIZE, color=INK, ha="center", va="center_baseline", bbox=plate, zorder=5
-        )
-
-
-def _labels(axes: Axes, lane: int, found: list[Mark], scale: float, span: float) -> None:
-    """Write results above their lane, beginning at their moment; one that has no room there joins the one before it."""
-    groups: list[tuple[float, list[Mark]]] = []
-    for mark in found:
-        at = mark.at * scale
-        if mark.error:
-            axes.plot([at], [lane], marker="X", markersize=10, color=ERROR, markeredgecolor=CARD, zorder=6)
-            axes.text(at, lane + 0.22, mark.label, size=LABEL_SIZE, color=ERROR, weight="bold", ha="center", va="top", zorder=5)
-        elif groups and groups[-1][0] + _width(axes, _joined(groups[-1][1]), span) > at:
-            groups[-1][1].append(mark)
-        else:
-            groups.append((at, [mark]))
-    for at, group in groups:
-        text = _joined(group)
-        fits = at + _width(axes, text, span) <= span
-        axes.text(
-            at if fits else span, lane - 0.25, text, size=LABEL_SIZE, color=INK, ha="left" if fits else "right", va="bottom", zorder=5
-        )
-
-
-def _joined(group: list[Mark]) -> str:
-    return ", ".join(mark.label for mark in group)
-
-
-def _width(axes: Axes, text: str, span: float) -> float:
-    """About how wide a label is, in units of the time axis."""
-    inches = (len(text) + 1) * LETTER * LABEL_SIZE / 72
-    return inches * span / (WIDTH - LEFT - RIGHT)
+    bar = Rectangle((start, lane - half), length, 2 * half, facecolor=colour, zorder=order)
+    if segment.kind == "waits":
+        bar.set(hatch="////", edgecolor=HATCH, linewidth=0.8)
+    axes.add_patch(bar)
+    if segment.label and scale.share(segment.label) * scale.span < length:
+        text = axes.text(start + length / 2, lane, segment.label, size=LABEL_SIZE, color=INK, zorder=5)
+        text.set(horizontalalignment="center", verticalalignment="center_baseline")
+        text.set_bbox({"facecolor": CARD, "edgecolor": "none", "pad": 1.5})
 
 
 def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
@@ -230,9 +248,21 @@ def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
     if any(run.waited_for for run in runs):
         entries.append(Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="waits for a lock"))
     if any(run.outcome == "error" for run in runs):
-        entries.append(Line2D([], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"))
-    place = {"loc": "lower center", "bbox_to_anchor": (0.5, bottom), "ncols": len(entries)}
-    figure.legend(handles=entries, frameon=False, fontsize=8.5, labelcolor=INK, handlelength=1.6, columnspacing=1.6, **place)
+        cross = Line2D(
+            [], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"
+        )
+        entries.append(cross)
+    figure.legend(
+        handles=entries,
+        loc="lower center",
+        bbox_to_anchor=(0.5, bottom),
+        ncols=len(entries),
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        handlelength=1.6,
+        columnspacing=1.6,
+    )
 
 
 def in_words(play: Play) -> str:
@@ -244,36 +274,6 @@ def _told(play: Play, session: str) -> list[str]:
     words = []
     for run in _runs(play, session):
         if run.waited_for:
-            words.append(f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s")
+            words.append(_wait(run))
         words.append(result(run))
     return words
-
-
-def shares(races: Mapping[str, Race]) -> Figure:
-    """Draw how many documents each session of a race claimed, and how many of them another session claimed too.
-
-    Parameter: races, by the title of their panels; at least one. Who got how many is chance, and differs from run to run.
-    """
-    figure = Figure(figsize=(WIDTH, 2.9), dpi=100, facecolor=CARD)
-    panels = figure.subplots(1, len(races), sharey=True, squeeze=False)[0]
-    figure.subplots_adjust(left=0.08, right=0.98, top=0.87, bottom=0.3, wspace=0.08)
-    for axes, (title, race) in zip(panels, races.items(), strict=True):
-        sessions = range(1, len(race.by_session) + 1)
-        takers = Counter(document for claims in race.by_session for document in set(claims))
-        shared = [sum(takers[document] > 1 for document in claims) for claims in race.by_session]
-        alone = [len(claims) - twice for claims, twice in zip(race.by_session, shared, strict=True)]
-        axes.bar(sessions, alone, color=OPEN, width=0.75)
-        axes.bar(sessions, shared, bottom=alone, color=WAITS, edgecolor=HATCH, hatch="////", width=0.75)
-        axes.set_title(title, size=10, weight="bold", color=INK, loc="left")
-        axes.set_xticks(sessions)
-        axes.tick_params(length=0, labelsize=8.5, colors=FAINT)
-        axes.set_xlabel("session", size=8.5, color=FAINT)
-        axes.spines[["left", "right", "top"]].set_visible(False)
-        axes.spines["bottom"].set_color(FAINT)
-    panels[0].set_ylabel("documents claimed", size=8.5, color=FAINT)
-    entries = [
-        Patch(facecolor=OPEN, label="by this session only"),
-        Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="by another session too"),
-    ]
-    figure.legend(handles=entries, loc="lower center", ncols=2, frameon=False, fontsize=8.5, labelcolor=INK)
-    return figure

@@ -92,7 +92,7 @@ class Tour:
         )
 
     def dead_worker(self) -> None:
-        self.heading(4, say("A commits its claim, then is killed", "A confirma a reserva e depois é morto"))
+        self.heading(4, say("A commits its claim, then is killed", "A faz COMMIT da reserva e depois é morto"))
         play = self.play("04_dead_worker")
         locks, status, worker = play["c_looks"].rows[0]
         again = any(row[0] == play["a_claims"].value for row in play["b_asks"].rows)

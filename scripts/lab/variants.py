@@ -6,14 +6,15 @@ import string
 import time
 from collections.abc import Mapping
 
-from lab import paths, scenario
+from lab import paths, scenario, schema
 from lab.errors import LabError
 from lab.lesson import find_scenario
-from lab.player import Event, Play, StepRun
+from lab.player import Event, Play, StepRun, play
 from lab.scenario import Scenario, Step
 
 PASSES = "03_passes"
 MOST = 12
+ANYBODY = ""
 
 
 def queue_of(sessions: int, skip_locked: bool) -> Scenario:
@@ -30,10 +31,18 @@ def queue_of(sessions: int, skip_locked: bool) -> Scenario:
     if not skip_locked:
         asks = asks.replace(" SKIP LOCKED", "")
     names = string.ascii_uppercase[:sessions]
-    lines = ["-- Several sessions ask for the oldest pending document.", "-- @pt Várias sessões pedem o documento pendente mais antigo."]
+    lines = [
+        "-- Several sessions ask for the oldest pending document.",
+        "-- @pt Várias sessões pedem o documento pendente mais antigo.",
+    ]
     for name, before in zip(names, [None, *names], strict=False):
         blocks = f" blocks {before}" if before and not skip_locked else ""
-        lines += [f"-- @step {name.lower()}_begin {name}", "BEGIN;", f"-- @step {name.lower()}_asks {name}{blocks}", asks]
+        lines += [
+            f"-- @step {name.lower()}_begin {name}",
+            "BEGIN;",
+            f"-- @step {name.lower()}_asks {name}{blocks}",
+            asks,
+        ]
     for name, after in zip(names, [*names[1:], None], strict=True):
         lines += [f"-- @step {name.lower()}_commits {name}", "COMMIT;"]
         if after and not skip_locked:
@@ -46,23 +55,34 @@ class Work:
     """Makes sessions work between two of their statements: `before` and `seen` are for lab.player.play.
 
     `seconds` says for how long, by the name of the step that comes after the work. The time counts from the end of the session's
-    statement before it, so that sessions work side by side; one that was given no row has nothing to work on. Work is not a
-    stand-in for a lock: others wait only for locks.
+    statement before it, so that sessions work side by side (before a session's first statement, from the end of anybody's); one
+    that was given no row has nothing to work on. Work is not a stand-in for a lock: others wait only for locks.
     """
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
         self.seconds = seconds
         self.free: dict[str, tuple[float, StepRun]] = {}
 
-    def before(self, play: Play, step: Step) -> None:
+    def before(self, played: Play, step: Step) -> None:
         """Let the work that comes before this step come to its end."""
-        if step.session not in self.free:
-            return
-        since, run = self.free[step.session]
-        if run.rows or run.columns is None:
-            time.sleep(max(0.0, since + self.seconds.get(step.name, 0.0) - time.monotonic()))
+        last = self.free.get(step.session) or self.free.get(ANYBODY)
+        if last is not None and (last[1].rows or last[1].columns is None):
+            time.sleep(max(0.0, last[0] + self.seconds.get(step.name, 0.0) - time.monotonic()))
 
-    def seen(self, play: Play, event: Event) -> None:
+    def seen(self, played: Play, event: Event) -> None:
         """Note when a session's statement ended."""
         if event.run is not None and event.run.ended is not None:
-            self.free[event.run.step.session] = (time.monotonic(), event.run)
+            self.free[event.run.step.session] = self.free[ANYBODY] = (time.monotonic(), event.run)
+
+
+def play_working(which: Scenario, conninfo: str, work: Mapping[str, float]) -> Play:
+    """Rebuild the scenario's state in the database and play it; `work` is as in Work.
+
+    Raises LabError, saying why, if it does not go as the scenario announces.
+    """
+    schema.build(conninfo, which.state)
+    pace = Work(work)
+    played = play(which, conninfo, before=pace.before, seen=pace.seen)
+    if played.failure:
+        raise LabError(played.failure)
+    return played

@@ -1,8 +1,8 @@
 -- CONTENT accepts an empty string and two roots; DOCUMENT accepts neither.
--- @pt CONTENT aceita uma cadeia vazia e duas raízes; DOCUMENT não aceita nenhuma das duas.
+-- @pt CONTENT aceita uma string vazia e duas raízes; DOCUMENT não aceita nenhuma das duas.
 -- @step a_empty_content A
 -- The cast to xml checks as the setting xmloption says, and that is CONTENT. Is an empty string XML?
--- @pt A conversão para xml confere conforme o parâmetro xmloption, que é CONTENT. Uma cadeia vazia é XML?
+-- @pt A conversão para xml valida conforme o parâmetro xmloption, que está em CONTENT. Uma string vazia é XML?
 SELECT xmlparse(CONTENT '') IS NOT NULL AS aceito;
 -- @step a_two_roots_content A
 SELECT xmlparse(CONTENT '<nfe id="NFE-0001"/><nfe id="NFE-0002"/>') IS NOT NULL AS aceito;

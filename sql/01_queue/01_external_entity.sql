@@ -1,5 +1,5 @@
 -- An external entity in a parsed document is silently emptied, and the DOCTYPE is stored.
--- @pt Uma entidade externa em um documento é esvaziada em silêncio, e o DOCTYPE é gravado.
+-- @pt Em um documento, uma entidade externa é esvaziada em silêncio, e o DOCTYPE é gravado.
 -- @step a_inserts A
 -- The value is to come from a file. Does the server refuse the document?
 -- @pt O valor deveria vir de um arquivo. O servidor recusa o documento?

@@ -1,5 +1,5 @@
 -- Waiting is right where there is only one row to be had: with FOR UPDATE the second buyer waits, then sees 30.00.
--- @pt Esperar é certo quando só há uma linha possível: com FOR UPDATE o segundo comprador espera e então vê 30,00.
+-- @pt Esperar é o certo quando só há uma linha possível: com FOR UPDATE, o segundo comprador espera e então vê 30,00.
 -- @setup
 CREATE TABLE saldos (conta TEXT PRIMARY KEY, valor NUMERIC(10, 2) NOT NULL);
 INSERT INTO saldos (conta, valor) VALUES ('conjunta', 100.00);
@@ -19,7 +19,7 @@ WHERE conta = 'conjunta'
 FOR UPDATE SKIP LOCKED;
 -- @step b_begin B
 -- Nothing, as if there were no account: for a balance that is the wrong answer. B waits.
--- @pt Nada, como se a conta não existisse: para um saldo, é a resposta errada. B espera.
+-- @pt Nada, como se a conta não existisse: para um saldo, a resposta errada. B espera.
 BEGIN;
 -- @step b_reads B blocks A
 SELECT valor

@@ -1,5 +1,5 @@
 -- If A marked the document and committed, B re-checks the row it waited for and moves on to document 2.
--- @pt Se A marcou o documento e confirmou, B reavalia a linha que esperava e segue para o documento 2.
+-- @pt Se A marcou o documento e fez COMMIT, B reavalia a linha pela qual esperava e segue para o documento 2.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
@@ -18,7 +18,7 @@ RETURNING documento_id, status;
 BEGIN;
 -- @step b_asks B blocks A
 -- For B's snapshot document 1 is still pending. Will B get it?
--- @pt Para a fotografia (snapshot) de B, o documento 1 ainda está pendente. B vai recebê-lo?
+-- @pt No snapshot de B, o documento 1 ainda está pendente. B vai recebê-lo?
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'
@@ -29,6 +29,6 @@ LIMIT 1;
 COMMIT;
 -- @ends b_asks
 -- After the wait B looked at the newest version of row 1, saw that it is no longer pending, and took the next one.
--- @pt Depois da espera, B olhou a versão mais nova da linha 1, viu que já não está pendente e pegou a seguinte.
+-- @pt Depois da espera, B olhou a versão mais nova da linha 1, viu que ela não estava mais pendente e pegou a seguinte.
 -- @step b_ends B
 COMMIT;

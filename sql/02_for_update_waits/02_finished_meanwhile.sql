@@ -9,7 +9,7 @@ WHERE documento_id = 2
 RETURNING documento_id, status;
 -- @step b_asks B blocks A
 -- B's snapshot holds four pending documents. How many will B get?
--- @pt A fotografia de B tem quatro documentos pendentes. Quantos B vai receber?
+-- @pt O snapshot de B tem quatro documentos pendentes. Quantos B vai receber?
 SELECT documento_id
 FROM fila_documentos
 WHERE status = 'pendente'

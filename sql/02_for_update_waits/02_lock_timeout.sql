@@ -1,5 +1,5 @@
 -- B, asking for the oldest pending document with a lock_timeout of 2 s, is cancelled although three others are pending.
--- @pt B, ao pedir o documento pendente mais antigo com lock_timeout de 2 s, é cancelado, embora haja outros três pendentes.
+-- @pt Ao pedir o documento pendente mais antigo com lock_timeout de 2 s, B é cancelado, embora haja outros três pendentes.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A

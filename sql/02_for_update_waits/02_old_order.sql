@@ -1,5 +1,5 @@
 -- After a wait the row is re-checked, but the order is the old one: rows come back unsorted.
--- @pt Depois da espera a linha é reavaliada, mas a ordem é a antiga: as linhas voltam fora de ordem.
+-- @pt Depois da espera, a linha é reavaliada, mas a ordem é a antiga: as linhas voltam fora de ordem.
 -- @step a_begin A
 BEGIN;
 -- @step a_postpones A
@@ -21,4 +21,4 @@ FOR UPDATE;
 COMMIT;
 -- @ends b_asks
 -- First, with its new time: sorted before the wait, read again after it.
--- @pt Em primeiro, com o horário novo: ordenado antes da espera, relido depois dela.
+-- @pt Em primeiro, já com o horário novo: ordenado antes da espera, relido depois dela.

@@ -1,5 +1,5 @@
 -- Without a timeout B waits for as long as A lives, and gets document 1 if A rolls back.
--- @pt Sem timeout, B espera enquanto A viver, e recebe o documento 1 se A desfizer a transação.
+-- @pt Sem timeout, B espera enquanto A durar e recebe o documento 1 se A fizer ROLLBACK.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
@@ -22,10 +22,10 @@ FOR UPDATE
 LIMIT 1;
 -- @step a_gives_up A
 -- A gives up: its transaction never happened. Which document does B get?
--- @pt A desiste: a transação dele nunca aconteceu. Qual documento B recebe?
+-- @pt A desiste: é como se a transação nunca tivesse acontecido. Qual documento B recebe?
 ROLLBACK;
 -- @ends b_asks
 -- Document 1, the very one it waited for.
--- @pt O documento 1, justamente o que ele esperava.
+-- @pt O documento 1, justamente aquele pelo qual esperava.
 -- @step b_ends B
 COMMIT;

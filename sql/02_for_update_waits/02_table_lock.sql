@@ -1,5 +1,5 @@
 -- SKIP LOCKED and NOWAIT are about row locks: behind a lock on the table both still wait.
--- @pt SKIP LOCKED e NOWAIT tratam de bloqueios de linha: atrás de um bloqueio da tabela, os dois ainda esperam.
+-- @pt SKIP LOCKED e NOWAIT só valem para bloqueios de linha: diante de um bloqueio de tabela, os dois também esperam.
 -- @step a_begin A
 BEGIN;
 -- @step a_locks_table A

@@ -18,7 +18,7 @@ FOR UPDATE
 LIMIT 1;
 -- @step c_looks C
 -- C asks the server. Which kind of lock does B wait for: one on the row?
--- @pt C pergunta ao servidor. Por que tipo de bloqueio B espera: um bloqueio da linha?
+-- @pt C pergunta ao servidor. B espera por que tipo de bloqueio: um bloqueio de linha?
 SELECT
     espera.application_name AS quem_espera,
     dono.application_name AS por_quem,

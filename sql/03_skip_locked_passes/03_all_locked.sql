@@ -1,5 +1,5 @@
 -- When A has locked all four pending rows, B's SKIP LOCKED query returns none, while a plain count finds four.
--- @pt Quando A bloqueou as quatro linhas pendentes, a consulta de B com SKIP LOCKED não devolve nenhuma, e uma contagem comum encontra quatro.
+-- @pt Com as quatro linhas pendentes bloqueadas por A, o SKIP LOCKED de B não devolve nenhuma, e uma contagem comum encontra quatro.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes_all A

@@ -2,7 +2,7 @@
 -- @pt O bloqueio termina com a transação: em autocommit, um SELECT … FOR UPDATE sozinho não protege nada, e os dois recebem o documento 1.
 -- @step a_asks A
 -- No BEGIN here: each statement is its own transaction. A gets document 1.
--- @pt Sem BEGIN: cada comando é uma transação própria. A recebe o documento 1.
+-- @pt Sem BEGIN, cada comando é uma transação própria. A recebe o documento 1.
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'

@@ -1,5 +1,5 @@
 -- An open insert of a child row makes FOR UPDATE skip the parent; FOR NO KEY UPDATE takes it.
--- @pt A inserção ainda aberta de uma linha filha faz o FOR UPDATE pular a linha mãe; o FOR NO KEY UPDATE a pega.
+-- @pt A inserção de uma linha filha, ainda sem COMMIT, faz o FOR UPDATE pular a linha mãe; o FOR NO KEY UPDATE a pega.
 -- @setup
 CREATE TABLE eventos (
     evento_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -15,7 +15,7 @@ VALUES (1)
 RETURNING documento_id;
 -- @step b_update B
 -- Nobody claimed document 1. Does B get it?
--- @pt Ninguém reservou o documento 1. B o recebe?
+-- @pt Ninguém reservou o documento 1. B vai recebê-lo?
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'

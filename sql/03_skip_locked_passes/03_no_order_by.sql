@@ -1,5 +1,5 @@
 -- Without ORDER BY it is not first in, first out: the claim takes whichever row it reads first.
--- @pt Sem ORDER BY não é "primeiro a entrar, primeiro a sair": a reserva pega a linha que ler primeiro.
+-- @pt Sem ORDER BY não é "primeiro a entrar, primeiro a sair": a reserva pega a primeira linha que ler.
 -- @setup
 UPDATE fila_documentos SET nome_arquivo = 'nfe-0001-corrigido.xml' WHERE documento_id = 1;
 ANALYZE fila_documentos;

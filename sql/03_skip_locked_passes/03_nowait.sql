@@ -1,5 +1,5 @@
 -- NOWAIT is the third way: it neither waits nor passes, it fails at once.
--- @pt NOWAIT é a terceira via: não espera nem passa adiante, falha na hora.
+-- @pt NOWAIT é a terceira via: não espera nem pula, falha na hora.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A

@@ -1,5 +1,5 @@
 -- A report run with SKIP LOCKED counts wrong while others hold locks.
--- @pt Um relatório feito com SKIP LOCKED conta errado enquanto outros seguram bloqueios.
+-- @pt Um relatório feito com SKIP LOCKED conta errado enquanto outras sessões seguram bloqueios.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A

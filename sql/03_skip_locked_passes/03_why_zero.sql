@@ -19,7 +19,7 @@ FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step b_explains B
 -- Zero rows. Why? The inner query tries to lock what a claim would take; what it cannot lock, somebody holds.
--- @pt Zero linhas. Por quê? A consulta interna tenta bloquear o que uma reserva pegaria; o que ela não consegue, alguém segura.
+-- @pt Zero linhas. Por quê? A consulta interna tenta bloquear o que uma reserva pegaria; o que ela não conseguir está com alguém.
 WITH livres AS MATERIALIZED (
     SELECT documento_id
     FROM fila_documentos

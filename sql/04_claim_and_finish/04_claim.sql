@@ -26,7 +26,7 @@ RETURNING fila.documento_id, fila.chave, fila.tentativas;
 BEGIN;
 -- @step b_claims B
 -- A has not committed yet. Which document does B claim?
--- @pt A ainda não confirmou. Qual documento B reserva?
+-- @pt A ainda não fez COMMIT. Qual documento B reserva?
 WITH escolhido AS (
     SELECT documento_id
     FROM fila_documentos
@@ -52,7 +52,7 @@ COMMIT;
 COMMIT;
 -- @step a_reads A
 -- Both have committed. What does the queue look like?
--- @pt Os dois confirmaram. Como ficou a fila?
+-- @pt Os dois fizeram COMMIT. Como ficou a fila?
 SELECT documento_id, status, worker_id, tentativas
 FROM fila_documentos
 ORDER BY documento_id;

@@ -1,5 +1,5 @@
 -- A worker that dies after its claim's commit leaves its document in processando: no lock is left, and nobody will take it.
--- @pt Um worker que morre depois de confirmar a reserva deixa o documento em processando: não resta bloqueio, e ninguém vai pegá-lo.
+-- @pt Um worker que morre depois do COMMIT da reserva deixa o documento em processando: não resta bloqueio, e ninguém vai pegá-lo.
 -- @step a_claims A
 WITH escolhido AS (
     SELECT documento_id
@@ -42,7 +42,7 @@ FROM fila_documentos
 WHERE documento_id = 1;
 -- @step b_asks B
 -- Will SKIP LOCKED ever give document 1 to B?
--- @pt O SKIP LOCKED algum dia entregará o documento 1 a B?
+-- @pt Algum dia o SKIP LOCKED vai entregar o documento 1 a B?
 SELECT documento_id
 FROM fila_documentos
 WHERE status = 'pendente'

@@ -1,5 +1,5 @@
 -- A claim sets iniciado_em and clears what an earlier attempt left; finishing clears ultimo_erro, failing sets it and concluido_em.
--- @pt A reserva define iniciado_em e limpa o que a tentativa anterior deixou; concluir limpa ultimo_erro, falhar o define junto com concluido_em.
+-- @pt A reserva preenche iniciado_em e limpa o resto da tentativa anterior; concluir limpa ultimo_erro, falhar o grava, com concluido_em.
 -- @setup
 UPDATE fila_documentos
 SET tentativas = 1, concluido_em = clock_timestamp(), ultimo_erro = 'receptor fora do ar'

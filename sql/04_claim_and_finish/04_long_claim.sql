@@ -1,5 +1,5 @@
 -- A worker that works inside its claim transaction makes everyone else who needs that row wait.
--- @pt Um worker que trabalha dentro da transação de reserva faz esperar todos os que precisam daquela linha.
+-- @pt Um worker que trabalha dentro da transação de reserva faz todos os que precisam daquela linha esperarem.
 -- @step a_begin A
 BEGIN;
 -- @step a_claims A
@@ -24,7 +24,7 @@ WHERE fila.documento_id = escolhido.documento_id
 RETURNING fila.documento_id, fila.chave, fila.tentativas;
 -- @step o_reads O
 -- A works on, its transaction open. An operator asks who has document 1. What does the table say?
--- @pt A segue trabalhando, com a transação aberta. Um operador pergunta quem está com o documento 1. O que diz a tabela?
+-- @pt A continua trabalhando, com a transação aberta. Um operador pergunta quem está com o documento 1. O que diz a tabela?
 SELECT documento_id, status, worker_id
 FROM fila_documentos
 WHERE documento_id = 1;

@@ -1,5 +1,5 @@
 -- OFFSET locks the rows it throws away.
--- @pt OFFSET bloqueia as linhas que joga fora.
+-- @pt OFFSET bloqueia até as linhas que descarta.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A

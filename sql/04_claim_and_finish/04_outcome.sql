@@ -1,5 +1,5 @@
 -- Finishing and failing, each in a short transaction of its own, persist; the same statement by another worker changes no row.
--- @pt Concluir e falhar, cada um em sua própria transação curta, persistem; o mesmo comando vindo de outro worker não altera nenhuma linha.
+-- @pt Concluir e falhar, cada um em uma transação curta própria, ficam gravados; o mesmo comando de outro worker não altera nenhuma linha.
 -- @step a_claims A
 WITH escolhido AS (
     SELECT documento_id

@@ -11,7 +11,7 @@ FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step a_commits A
 -- The lock is gone, the mark not yet made.
--- @pt O bloqueio se foi, e a marca ainda não foi feita.
+-- @pt O bloqueio já se foi, e o documento ainda não foi marcado.
 COMMIT;
 -- @step b_begin B
 BEGIN;
@@ -38,7 +38,7 @@ WHERE documento_id = 1
 RETURNING documento_id, worker_id, tentativas;
 -- @step a_reads A
 -- Two workers work on document 1, and only one of them is on record.
--- @pt Dois workers trabalham no documento 1, e só um deles consta no registro.
+-- @pt Dois workers trabalham no documento 1, e só um deles consta na tabela.
 SELECT documento_id, status, worker_id, tentativas
 FROM fila_documentos
 ORDER BY documento_id;

@@ -17,7 +17,7 @@ WHERE
 RETURNING documento_id, worker_id, tentativas;
 -- @step b_claims B blocks A
 -- The second condition keeps B from taking document 1 again. Does B get document 2 instead?
--- @pt A segunda condição impede B de pegar o documento 1 outra vez. B recebe o documento 2 no lugar?
+-- @pt A segunda condição impede B de pegar o documento 1 outra vez. B recebe o documento 2 no lugar dele?
 UPDATE fila_documentos
 SET status = 'processando', tentativas = tentativas + 1, worker_id = 'worker-b'
 WHERE

@@ -1,16 +1,16 @@
 -- A SKIP LOCKED claim can leave a lock on a row that another worker has already taken, so that the owner's finish waits for a stranger.
--- @pt Uma reserva com SKIP LOCKED pode deixar um bloqueio em uma linha que outro worker já pegou; a conclusão do dono espera por um estranho.
+-- @pt Uma reserva com SKIP LOCKED pode bloquear uma linha que outro worker já pegou, e então a conclusão do dono espera por um estranho.
 -- @step a_begin A
 BEGIN;
 -- @step a_closes_gate A
 -- The advisory lock is a gate: it holds B's statement between its snapshot and its first row.
--- @pt O bloqueio consultivo é um portão: segura o comando de B entre a fotografia e a primeira linha.
+-- @pt O advisory lock é um portão: segura o comando de B entre o snapshot e a primeira linha.
 SELECT pg_advisory_xact_lock(4) IS NOT NULL AS portao_fechado;
 -- @step b_begin B
 BEGIN;
 -- @step b_claims B blocks A
 -- B's snapshot is taken now: in it, document 1 is pending.
--- @pt A fotografia de B é tirada agora: nela, o documento 1 está pendente.
+-- @pt O snapshot de B é tirado agora: nele, o documento 1 está pendente.
 WITH portao AS MATERIALIZED (
     SELECT pg_advisory_xact_lock(4) AS passou
 ), escolhido AS (
@@ -34,14 +34,14 @@ WHERE documento_id = 1
 RETURNING documento_id, worker_id;
 -- @step a_commits A
 -- A's claim is committed and the gate opens. Which document does B claim?
--- @pt A reserva de A está confirmada e o portão se abre. Qual documento B reserva?
+-- @pt A reserva de A já teve COMMIT, e o portão se abre. Qual documento B reserva?
 COMMIT;
 -- @ends b_claims
 -- Document 2, as it should. But on its way it locked the newest version of document 1, before it saw that A has it.
--- @pt O documento 2, como devia. Mas no caminho bloqueou a versão mais nova do documento 1, antes de ver que ele é de A.
+-- @pt O documento 2, como devia. Mas, no caminho, B bloqueou a versão mais nova do documento 1, antes de ver que ele é de A.
 -- @step a_finishes A blocks B
 -- A finishes its own document. Does anything hold A up?
--- @pt A conclui o próprio documento. Alguma coisa segura A?
+-- @pt A conclui o próprio documento. Alguma coisa faz A esperar?
 UPDATE fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'

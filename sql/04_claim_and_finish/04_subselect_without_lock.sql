@@ -16,7 +16,7 @@ WHERE
 RETURNING documento_id, worker_id, tentativas;
 -- @step b_claims B blocks A
 -- B chose document 1 from its snapshot and waits for the row. Which document does B take after A's commit?
--- @pt B escolheu o documento 1 na sua fotografia e espera pela linha. Qual documento B pega depois do COMMIT de A?
+-- @pt B escolheu o documento 1 no seu snapshot e espera pela linha. Qual documento B pega depois do COMMIT de A?
 UPDATE fila_documentos
 SET status = 'processando', tentativas = tentativas + 1, worker_id = 'worker-b'
 WHERE

@@ -1,5 +1,5 @@
 -- Choosing a window before locking returns zero rows with work left.
--- @pt Escolher uma janela antes de bloquear devolve zero linhas com trabalho sobrando.
+-- @pt Escolher uma janela antes de bloquear devolve zero linhas, mesmo com trabalho sobrando.
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A

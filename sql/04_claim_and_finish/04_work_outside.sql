@@ -1,5 +1,5 @@
 -- Claim, commit, work outside, and a short transaction for the outcome: while A works, no lock is held.
--- @pt Reservar, confirmar, trabalhar fora e uma transação curta para o resultado: enquanto A trabalha, nenhum bloqueio fica preso.
+-- @pt Reservar, fazer COMMIT, trabalhar fora e gravar o resultado em uma transação curta: enquanto A trabalha, não há nenhum bloqueio.
 -- @step a_begin A
 BEGIN;
 -- @step a_claims A
@@ -33,9 +33,9 @@ WHERE pg_stat_activity.datname = current_database() AND pg_stat_activity.applica
 COMMIT;
 -- @step c_during_work C
 -- … and after its commit, while A works on the document. How many are left?
--- @pt … e depois da confirmação, enquanto A trabalha no documento. Quantos restam?
+-- @pt … e depois do COMMIT, enquanto A trabalha no documento. Quantos restam?
 SELECT
-    (SELECT status FROM fila_documentos WHERE documento_id = 1) AS status,
+    (SELECT fila.status FROM fila_documentos AS fila WHERE fila.documento_id = 1) AS status,
     count(pg_locks.pid) AS bloqueios_de_a
 FROM pg_stat_activity
 LEFT JOIN pg_locks ON pg_stat_activity.pid = pg_locks.pid
@@ -51,7 +51,7 @@ FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step a_finishes A
 -- Its status: it is no longer pending. A ends with a short transaction.
--- @pt O status: ele já não está pendente. A termina com uma transação curta.
+-- @pt O status: ele não está mais pendente. A termina com uma transação curta.
 UPDATE fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'

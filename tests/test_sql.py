@@ -1,0 +1,326 @@
+"""The numbered scripts, run as a learner runs them: psql -X -f, as often as he likes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lab import paths
+from lab.binaries import find_psql
+from lab.lesson import scenarios
+from lab.schema import build, libpq_environment, numbered_scripts
+from lab.target import Target
+from tests.helpers import execute, fetch
+
+NAMES = ("01_queue", "02_for_update_waits", "03_skip_locked_passes", "04_claim_and_finish", "reset")
+EPISODE = [paths.SQL / f"{name}.sql" for name in NAMES]
+AFTER_THE_FIRST = EPISODE[1:]
+TABLE = "sql_semana_12.fila_documentos"
+MINE = (
+    "CREATE SCHEMA sql_semana_12; CREATE TABLE sql_semana_12.meu (a INTEGER); INSERT INTO sql_semana_12.meu VALUES (42)"
+)
+
+named = pytest.mark.parametrize("script", AFTER_THE_FIRST, ids=lambda path: path.stem)
+
+
+def psql(conninfo: str, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script as the reader is told to, from the checkout."""
+    return subprocess.run(
+        [str(find_psql()), "-X", "-f", str(script.relative_to(paths.ROOT))],
+        cwd=paths.ROOT,
+        env=os.environ | libpq_environment(conninfo) | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def documents(conninfo: str) -> list[tuple[object, ...]]:
+    columns = "documento_id, chave, status, tentativas, worker_id, ultimo_erro"
+    return fetch(conninfo, f"SELECT {columns} FROM {TABLE} ORDER BY criado_em, documento_id")
+
+
+PENDING = [(number, f"NFE-000{number}", "pendente", 0, None, None) for number in (1, 2, 3, 4)]
+
+
+# Running
+
+
+def test_every_script_runs_twice_in_a_row_in_order(database: str) -> None:
+    for script in EPISODE:
+        first, second = psql(database, script), psql(database, script)
+        assert (first.returncode, first.stderr) == (0, ""), script.name
+        assert (second.returncode, second.stderr, second.stdout) == (0, "", first.stdout), script.name
+
+
+def test_the_numbered_scripts_are_the_lessons() -> None:
+    assert set(numbered_scripts()) <= {
+        paths.SQL / f"{told.stem}.sql" for told in (paths.ROOT / "scripts").glob("[0-9]*.py")
+    }
+
+
+@pytest.mark.parametrize("script", EPISODE, ids=lambda path: path.stem)
+def test_a_script_runs_without_notices_and_whatever_the_session_brings(queue_database: str, script: Path) -> None:
+    done = psql(
+        queue_database,
+        script,
+        PGOPTIONS="-c search_path=pg_catalog -c client_min_messages=debug1 -c timezone=Asia/Tokyo",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ERROR" not in done.stderr
+    assert fetch(queue_database, f"SELECT count(*) FROM {TABLE}") == [(4,)]
+
+
+def test_scripts_that_only_show_change_nothing(queue_database: str) -> None:
+    for script in EPISODE[1:3]:
+        assert psql(queue_database, script).returncode == 0
+    assert documents(queue_database) == PENDING
+
+
+def test_for_update_leaves_its_mark_in_the_row_and_not_in_the_lock_manager(queue_database: str) -> None:
+    shown = psql(queue_database, EPISODE[1]).stdout
+    assert "            1 | NFE-0001" in shown
+    assert "            1 | t" in shown and "            2 | f" in shown
+    assert " relation | RowShareLock    | t" in shown and " tuple " not in shown
+
+
+def test_the_query_that_tells_why_zero_counts_the_free(queue_database: str) -> None:
+    assert "         4 |      4 |          0 |           0" in psql(queue_database, EPISODE[2]).stdout
+
+
+def test_claiming_and_finishing_leave_one_attempt_each(queue_database: str) -> None:
+    done = psql(queue_database, EPISODE[3])
+    assert done.stdout.count("UPDATE 0") == 1
+    assert documents(queue_database) == [
+        (1, "NFE-0001", "concluido", 1, "worker-a", None),
+        (2, "NFE-0002", "falhou", 1, "worker-a", "valor ausente"),
+        *PENDING[2:],
+    ]
+
+
+def test_reset_puts_every_document_back(queue_database: str) -> None:
+    psql(queue_database, EPISODE[3])
+    assert psql(queue_database, EPISODE[4]).returncode == 0
+    assert documents(queue_database) == PENDING
+    times = fetch(queue_database, f"SELECT count(iniciado_em), count(concluido_em) FROM {TABLE}")
+    assert times == [(0, 0)]
+
+
+# Refusing
+
+
+def test_script_01_leaves_a_schema_without_the_labs_mark_untouched(own_server: Target, database: str) -> None:
+    execute(database, MINE)
+    done = psql(database, EPISODE[0])
+    assert done.returncode != 0
+    assert "a schema sql_semana_12 that this lab did not make is here; it was left untouched" in done.stderr
+    assert fetch(database, "SELECT a FROM sql_semana_12.meu") == [(42,)]
+    assert fetch(database, "SELECT to_regclass('sql_semana_12.fila_documentos') IS NULL") == [(True,)]
+
+
+def test_the_two_lines_of_the_refusal_can_be_pasted(own_server: Target, database: str) -> None:
+    execute(database, MINE)
+    said = psql(database, EPISODE[0]).stderr.splitlines()
+    (rename,) = (line for line in said if line.startswith("ALTER SCHEMA"))
+    (create,) = (line for line in said if line.startswith("CREATE DATABASE"))
+    assert create == r"CREATE DATABASE queue_lab;  -- and connect to it: \c queue_lab"
+    execute(database, rename)
+    assert psql(database, EPISODE[0]).returncode == 0
+    assert fetch(database, "SELECT a FROM sql_semana_12_mine.meu") == [(42,)]
+    assert documents(database) == PENDING
+
+
+@pytest.mark.parametrize("comment", ["my notes on the queue lab", "queue lab", ""])
+def test_another_comment_is_not_the_mark(own_server: Target, database: str, comment: str) -> None:
+    execute(database, f"{MINE}; COMMENT ON SCHEMA sql_semana_12 IS '{comment}'")
+    assert psql(database, EPISODE[0]).returncode != 0
+    assert fetch(database, "SELECT a FROM sql_semana_12.meu") == [(42,)]
+
+
+@pytest.fixture
+def guest(own_server: Target, database: str) -> Iterator[str]:
+    """A role without any privilege."""
+    name = f"sql_semana_12_test_{os.getpid()}"
+    execute(database, f"CREATE ROLE {name} NOLOGIN")
+    yield name
+    execute(database, f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def test_script_01_says_which_privilege_is_missing(database: str, guest: str) -> None:
+    done = psql(database, EPISODE[0], PGOPTIONS=f"-c role={guest}")
+    (name,) = fetch(database, "SELECT current_database()")[0]
+    assert done.returncode != 0
+    assert f"role {guest} may not create a schema in database {name}" in done.stderr
+    grant = f"GRANT CREATE ON DATABASE {name} TO {guest};"
+    assert grant in done.stderr
+    execute(database, grant)
+    assert psql(database, EPISODE[0], PGOPTIONS=f"-c role={guest}").returncode == 0
+
+
+@named
+def test_a_script_that_needs_the_queue_says_so_where_there_is_none(
+    own_server: Target, database: str, script: Path
+) -> None:
+    done = psql(database, script)
+    assert done.returncode != 0
+    assert "the lab's queue is not in database" in done.stderr
+    assert "psql -X -f sql/01_queue.sql" in done.stderr
+
+
+@named
+def test_a_script_that_needs_the_queue_does_not_touch_another_schema(
+    own_server: Target, database: str, script: Path
+) -> None:
+    execute(
+        database,
+        f"{MINE}; CREATE TABLE {TABLE} (status TEXT, tentativas INTEGER); INSERT INTO {TABLE} VALUES ('meu', 7)",
+    )
+    assert psql(database, script).returncode != 0
+    assert fetch(database, f"SELECT status, tentativas FROM {TABLE}") == [("meu", 7)]
+
+
+@named
+def test_a_script_of_the_episode_refuses_a_later_state(queue_database: str, script: Path) -> None:
+    execute(queue_database, "COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 08'")
+    done = psql(queue_database, script)
+    assert done.returncode != 0
+    assert "the queue has grown to state 08" in done.stderr
+    assert documents(queue_database) == PENDING
+
+
+def test_script_01_rebuilds_from_a_later_state_too(queue_database: str) -> None:
+    execute(queue_database, f"COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 20'; DELETE FROM {TABLE}")
+    assert psql(queue_database, EPISODE[0]).returncode == 0
+    assert documents(queue_database) == PENDING
+    assert fetch(queue_database, "SELECT obj_description('sql_semana_12'::regnamespace)") == [("queue lab, state 01",)]
+
+
+def test_script_01_that_fails_half_way_changes_nothing(queue_database: str) -> None:
+    execute(queue_database, f"UPDATE {TABLE} SET worker_id = 'worker-a'")
+    text = EPISODE[0].read_text(encoding="utf-8")
+    assert text.count("'NFE-0004', 'nfe-0004.xml'") == 1
+    done = subprocess.run(
+        [str(find_psql()), "-X", "-f", "-"],
+        input=text.replace("'NFE-0004', 'nfe-0004.xml'", "'NFE-0001', 'nfe-0004.xml'"),
+        env=os.environ | libpq_environment(queue_database),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "duplicate key" in done.stderr
+    assert done.returncode != 0
+    assert fetch(queue_database, f"SELECT count(*) FROM {TABLE} WHERE worker_id = 'worker-a'") == [(4,)]
+
+
+# The facts of the episode
+
+
+def test_the_columns_are_those_of_the_episode(queue_database: str) -> None:
+    columns = fetch(
+        queue_database,
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid), attidentity"
+        " FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
+        f" WHERE attrelid = '{TABLE}'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+    )
+    assert columns == [
+        ("documento_id", "bigint", True, None, "a"),
+        ("chave", "text", True, None, ""),
+        ("nome_arquivo", "text", True, None, ""),
+        ("conteudo_xml", "xml", True, None, ""),
+        ("status", "text", True, "'pendente'::text", ""),
+        ("tentativas", "integer", True, "0", ""),
+        ("worker_id", "text", False, None, ""),
+        ("criado_em", "timestamp with time zone", True, "clock_timestamp()", ""),
+        ("iniciado_em", "timestamp with time zone", False, None, ""),
+        ("concluido_em", "timestamp with time zone", False, None, ""),
+        ("ultimo_erro", "text", False, None, ""),
+    ]
+
+
+def test_the_keys_are_those_of_the_episode(queue_database: str) -> None:
+    keys = fetch(
+        queue_database,
+        "SELECT contype::text, pg_get_constraintdef(oid) FROM pg_constraint"
+        f" WHERE conrelid = '{TABLE}'::regclass AND contype IN ('p', 'u', 'f') ORDER BY 1",
+    )
+    assert keys == [("p", "PRIMARY KEY (documento_id)"), ("u", "UNIQUE (chave)")]
+
+
+def test_the_partial_index_holds_the_pending_rows_in_the_order_of_claiming(queue_database: str) -> None:
+    indexes = fetch(
+        queue_database,
+        "SELECT indexrelid::regclass::text, pg_get_expr(indpred, indrelid), indnkeyatts, indisunique,"
+        " pg_get_indexdef(indexrelid, 1, true), pg_get_indexdef(indexrelid, 2, true)"
+        f" FROM pg_index WHERE indrelid = '{TABLE}'::regclass AND indpred IS NOT NULL",
+    )
+    name = "sql_semana_12.fila_documentos_pendentes_idx"
+    assert indexes == [(name, "(status = 'pendente'::text)", 2, False, "criado_em", "documento_id")]
+
+
+@pytest.mark.parametrize("status", ["pendente", "processando", "concluido", "falhou"])
+def test_the_four_states_are_taken(queue_database: str, status: str) -> None:
+    execute(queue_database, f"UPDATE {TABLE} SET status = '{status}' WHERE documento_id = 1")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("UPDATE {} SET status = 'pausado'", psycopg.errors.CheckViolation),
+        ("UPDATE {} SET status = ''", psycopg.errors.CheckViolation),
+        ("UPDATE {} SET status = NULL", psycopg.errors.NotNullViolation),
+        ("UPDATE {} SET tentativas = -1", psycopg.errors.CheckViolation),
+        ("INSERT INTO {} (chave, nome_arquivo, conteudo_xml) VALUES ('NFE-0001', 'a', '<a/>')", psycopg.errors.UniqueViolation),
+        (
+            "INSERT INTO {} (documento_id, chave, nome_arquivo, conteudo_xml) VALUES (9, 'NFE-0009', 'a', '<a/>')",
+            psycopg.errors.GeneratedAlways,
+        ),
+        ("INSERT INTO {} (chave, nome_arquivo, conteudo_xml) VALUES ('NFE-0009', 'a', '<a>')", psycopg.errors.InvalidXmlContent),
+    ],
+)  # fmt: skip
+def test_what_the_table_refuses(queue_database: str, change: str, error: type[psycopg.Error]) -> None:
+    with pytest.raises(error):
+        execute(queue_database, change.format(TABLE))
+
+
+def test_the_four_documents_are_those_of_the_episode(queue_database: str) -> None:
+    rows = fetch(
+        queue_database,
+        "SELECT documento_id, chave, nome_arquivo, xpath('/*/@id', conteudo_xml)::text, xpath('name(/*)', conteudo_xml)::text,"
+        " xpath('/nfe/*', conteudo_xml)::text, to_char(criado_em AT TIME ZONE INTERVAL '-03:00', 'YYYY-MM-DD HH24:MI:SS.US')"
+        f" FROM {TABLE} ORDER BY documento_id",
+    )
+    assert rows == [
+        (
+            number,
+            f"NFE-000{number}",
+            f"nfe-000{number}.xml",
+            f"{{NFE-000{number}}}",
+            "{nfe}",
+            f"{{<valor>{number}0{number}.{number}0</valor>}}",
+            f"2026-10-16 09:00:0{number}.000000",
+        )
+        for number in (1, 2, 3, 4)
+    ]
+    moments = fetch(
+        queue_database,
+        f"SELECT min(criado_em) = '2026-10-16 12:00:01Z', max(criado_em) = '2026-10-16 12:00:04Z' FROM {TABLE}",
+    )
+    assert moments == [(True, True)]
+    assert documents(queue_database) == PENDING
+
+
+def test_building_again_starts_the_numbers_anew(queue_database: str) -> None:
+    build(queue_database, 1)
+    execute(queue_database, f"INSERT INTO {TABLE} (chave, nome_arquivo, conteudo_xml) VALUES ('NFE-0005', 'a', '<a/>')")
+    assert fetch(queue_database, f"SELECT max(documento_id) FROM {TABLE}") == [(5,)]
+
+
+def test_every_state_a_scenario_starts_from_can_be_built(database: str) -> None:
+    for state in sorted({told.state for told in scenarios()}):
+        build(database, state)
+        assert documents(database) == PENDING
