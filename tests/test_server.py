@@ -47,12 +47,12 @@ def made_home() -> Iterator[Path]:
         find_server_binaries()
     except LabError as error:
         pytest.skip(str(error))
-    home = Path(tempfile.mkdtemp(prefix="lab"))
-    home.chmod(0o755)
-    EmbeddedServer(home).up()
-    yield home
-    EmbeddedServer(home).down()
-    shutil.rmtree(home)
+    with tempfile.TemporaryDirectory(prefix="lab") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        EmbeddedServer(home).up()
+        yield home
+        EmbeddedServer(home).down()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -225,13 +224,12 @@ def test_a_stopped_server_is_not_started_if_that_is_not_wanted(
 def server_without_libxml() -> Iterator[EmbeddedServer]:
     if not (folder := os.environ.get("LAB_TEST_NO_LIBXML_BIN")):
         pytest.skip("LAB_TEST_NO_LIBXML_BIN names no programs built without libxml")
-    home = Path(tempfile.mkdtemp(prefix="lab"))
-    server = EmbeddedServer(home)
-    server.binaries = Binaries(Path(folder), "?", 0, "LAB_PGBIN")
-    server.up()
-    yield server
-    server.down()
-    shutil.rmtree(home)
+    with tempfile.TemporaryDirectory(prefix="lab") as home:
+        server = EmbeddedServer(Path(home))
+        server.binaries = Binaries(Path(folder), "?", 0, "LAB_PGBIN")
+        server.up()
+        yield server
+        server.down()
 
 
 def test_a_given_server_without_libxml_is_refused(

@@ -152,8 +152,6 @@ class EmbeddedServer:
 
     def owns_socket(self, folder: str) -> bool:
         """Whether the folder (a PGHOST) is the socket folder of one of the lab's own servers."""
-        if not folder.startswith("/"):
-            return False
         path = Path(folder).resolve()
         return path.name == "socket" and path.parent.parent == self.base.resolve()
 
