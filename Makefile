@@ -24,9 +24,8 @@ lint: ready ## style and types of Python and SQL; the lock file in step with pyp
 test: ## the tests
 	./lab test
 
-notebooks: ready ## run the notebooks again from their paired text, and keep the outputs
-	$(VENV)/bin/jupytext --quiet --sync notebooks/py/*.py
-	$(VENV)/bin/jupyter nbconvert --execute --inplace --ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+notebooks: ready ## run the notebooks again from their paired text, and keep the outputs and the picture
+	$(PYTHON) -P -m lab.notebook
 
 pages: ready ## the made parts of README.md and LEIAME.md
 	$(PYTHON) -m cogapp -r README.md LEIAME.md

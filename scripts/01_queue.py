@@ -7,7 +7,7 @@ import psycopg
 from lab import loader, paths, schema
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage
-from lab.player import Play
+from lab.play import Play
 
 lesson = Lesson(
     __file__,

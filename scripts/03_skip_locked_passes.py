@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed
-from lab.player import Play
+from lab.play import Play
 
 lesson = Lesson(
     __file__,

@@ -9,7 +9,7 @@ import psycopg
 from lab.errors import LabError
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage, find_scenario
-from lab.player import Play
+from lab.play import Play
 from lab.race import race
 
 lesson = Lesson(

@@ -13,7 +13,7 @@ from lab import lesson, paths, report, schema
 from lab.errors import LabError
 from lab.language import Text
 from lab.lesson import Claim, ClaimResult, Lesson, Observed, Stage, choose, lessons
-from lab.player import Play
+from lab.play import Play
 from lab.target import Target
 from tests.conftest import nothing_left
 

@@ -15,7 +15,8 @@ import pytest
 from lab import transcript
 from lab.errors import PlayError, ServerError
 from lab.lesson import find_scenario
-from lab.player import Event, Play, play
+from lab.play import Event, Play
+from lab.player import play
 from lab.scenario import Scenario, Step
 from lab.session import SessionPins
 from tests.helpers import WAIT, execute, fetch, mutated, parsed, terminate

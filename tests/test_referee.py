@@ -13,7 +13,8 @@ import pytest
 from lab import lesson, referee, transcript
 from lab.binaries import find_program
 from lab.errors import LabError
-from lab.player import Play, play
+from lab.play import Play
+from lab.player import play
 from lab.scenario import Scenario
 from lab.schema import build
 from lab.session import SessionPins

@@ -171,9 +171,9 @@ def test_an_unreachable_server_is_named_without_its_password(monkeypatch: pytest
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        monkeypatch.setenv("LAB_DSN", f"postgresql://ana:secret@127.0.0.1:{port}/work")
+        monkeypatch.setenv("LAB_DSN", f"postgresql://ana:secret@127.0.0.1:{port}/store")
         said = refusal()
-    assert f"127.0.0.1:{port}, database work, user ana" in said
+    assert f"127.0.0.1:{port}, database store, user ana" in said
     assert "unset LAB_DSN" in said
     assert "secret" not in said
 
@@ -191,10 +191,10 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "dsn",
     [
-        "postgresql://ana:sec@ret@db.invalid/work",
-        "postgresql://ana:sec/ret@db.invalid/work",
-        "postgresql://ana:123/ret@db.invalid/work",
-        "postgresql://ana:%zzret@db.invalid/work",
+        "postgresql://ana:sec@ret@db.invalid/store",
+        "postgresql://ana:sec/ret@db.invalid/store",
+        "postgresql://ana:123/ret@db.invalid/store",
+        "postgresql://ana:%zzret@db.invalid/store",
         "host=db.invalid password=se cret",
         "nonsense",
     ],

@@ -19,7 +19,8 @@ import psycopg
 from lab import paths, scenario, schema, transcript
 from lab.errors import LabError
 from lab.language import Text, say
-from lab.player import Event, Play, play
+from lab.play import Event, Play
+from lab.player import play
 from lab.scenario import Scenario, Step
 from lab.session import SessionPins
 

@@ -26,7 +26,7 @@ from lab import timeline as pictures
 from lab.errors import LabError, ServerError
 from lab.language import Text
 from lab.lesson import Stage, find_scenario
-from lab.player import Play, StepRun
+from lab.play import Play, StepRun
 from lab.race import Race
 from lab.scenario import Step
 from lab.target import Target, open_target

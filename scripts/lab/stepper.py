@@ -11,7 +11,7 @@ from rich.text import Text as Line
 from lab import transcript
 from lab.language import say
 from lab.lesson import ScenarioResult, Stage
-from lab.player import Event, Play, StepRun
+from lab.play import Event, Play, StepRun
 from lab.scenario import Scenario, Step
 from lab.session import SessionPins
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from lab.player import Play, StepRun
+from lab.play import Play, StepRun
 
 # Okabe and Ito's colours: told apart by the colour-blind. Waiting is hatched as well, an error has a cross as well.
 RUNS = "#0b3c5d"

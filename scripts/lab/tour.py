@@ -14,7 +14,7 @@ from rich.text import Text as Line
 from lab import schema
 from lab.language import decimal, say
 from lab.lesson import Stage, find_scenario
-from lab.player import Event, Play, StepRun
+from lab.play import Event, Play, StepRun
 from lab.transcript import condition
 
 BAR = 20  # characters of the bar that grows while B waits

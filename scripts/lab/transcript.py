@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from psycopg import errors
 
-from lab.player import Event, Notice, Play, StepRun
+from lab.play import Event, Notice, Play, StepRun
 
 
 def golden(play: Play) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from lab import paths, scenario, schema
 from lab.errors import LabError
 from lab.lesson import find_scenario
-from lab.player import Event, Play, StepRun, play
+from lab.play import Event, Play, StepRun
+from lab.player import play
 from lab.scenario import Scenario, Step
 
 PASSES = "03_passes"
