@@ -77,7 +77,7 @@ def failing_insert(conninfo: str, sqlstate: str) -> None:
     execute(
         conninfo,
         f"""
-        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        CREATE FUNCTION sql_semana_12.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             IF NEW.chave = 'NFE-0003' THEN
                 RAISE EXCEPTION '{CANARY}' USING ERRCODE = '{sqlstate}', DETAIL = '{CANARY}';
@@ -93,7 +93,7 @@ def watch(conninfo: str, function: str) -> None:
     execute(
         conninfo,
         "CREATE TRIGGER watch BEFORE INSERT ON sql_semana_12.fila_documentos "
-        f"FOR EACH ROW EXECUTE FUNCTION {function}()",
+        f"FOR EACH ROW EXECUTE FUNCTION sql_semana_12.{function}()",
     )
 
 
@@ -354,7 +354,7 @@ def test_a_lost_connection_says_how_many_went_in_and_loading_again_is_safe(queue
     execute(
         queue,
         """
-        CREATE FUNCTION vanish() RETURNS trigger LANGUAGE plpgsql AS $$
+        CREATE FUNCTION sql_semana_12.vanish() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             IF NEW.chave = 'NFE-0003' THEN
                 PERFORM pg_terminate_backend(pg_backend_pid());

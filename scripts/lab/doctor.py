@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from lab import paths
 from lab.binaries import find_program, find_psql, find_server_binaries
-from lab.errors import LabError
+from lab.errors import LabError, NotRunning
 from lab.language import say
-from lab.server import EmbeddedServer
 from lab.target import open_target
 
 
@@ -30,17 +29,10 @@ def examine() -> list[Finding]:
         Finding(True, say("private folder", "pasta do laboratório"), str(paths.home())),
         _finding("psql", lambda: str(find_psql())),
         _finding(say("programs of the lab's own server", "programas do servidor do laboratório"), _binaries),
-        _finding(
-            say("server in use", "servidor em uso"), lambda: open_target(start=False).headline(), needed=_needed()
-        ),
+        _finding(say("server in use", "servidor em uso"), lambda: open_target(start=False).headline()),
         _optional("pgbench"),
         _optional("isolationtester"),
     ]
-
-
-def _needed() -> bool:
-    """The lab's own server need not be running: a command that needs it starts it."""
-    return EmbeddedServer().running()
 
 
 def _binaries() -> str:
@@ -48,11 +40,13 @@ def _binaries() -> str:
     return f"PostgreSQL {binaries.version} ({binaries.source}) {binaries.bin}"
 
 
-def _finding(what: str, look: Callable[[], str], needed: bool = True) -> Finding:
+def _finding(what: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(True, what, look())
+    except NotRunning as absent:
+        return Finding(None, what, str(absent))
     except LabError as error:
-        return Finding(False if needed else None, what, str(error))
+        return Finding(False, what, str(error))
 
 
 def _optional(program: str) -> Finding:

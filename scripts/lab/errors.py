@@ -21,3 +21,7 @@ class PlayError(LabError):
 
 class ServerError(LabError):
     """A server cannot be found, started, reached or used."""
+
+
+class NotRunning(ServerError):
+    """The lab's own server is not running, which a command that needs it would mend."""

@@ -14,7 +14,7 @@ from psycopg import sql
 from lab import databases
 from lab.address import NAMING_VARIABLES, Source, back_to_own, describe, named_by, readable
 from lab.binaries import NEWEST, OLDEST
-from lab.errors import LabError, ServerError
+from lab.errors import LabError, NotRunning, ServerError
 from lab.language import say
 from lab.server import EmbeddedServer, Started
 
@@ -72,7 +72,7 @@ def open_target(start: bool = True) -> Target:
 
     LAB_DSN wins; then PGHOST and its like, unless they lead to the lab's own server; otherwise it
     is the lab's own. Parameter: start, whether to start the lab's own server if it is not running.
-    Raises ServerError if the server cannot be reached or used, in one or two sentences.
+    Raises NotRunning if it is not and was not to be started, ServerError if the server cannot be reached or used.
     """
     if dsn := os.environ.get("LAB_DSN"):
         return _given("dsn", readable("dsn", dsn))
@@ -106,7 +106,7 @@ def _leads_to(server: EmbeddedServer) -> bool:
 
 def _embedded(server: EmbeddedServer, start: bool) -> Target:
     if not start and not server.running():
-        raise ServerError(
+        raise NotRunning(
             say(
                 "The lab's own server is not running: `./lab up` starts it.",
                 "O servidor do laboratório não está no ar: `./lab up` o inicia.",
@@ -216,7 +216,11 @@ def _only_lab(conninfo: str) -> Iterator[None]:
                     " termine ou indique outro banco.",
                 )
             )
-        yield
+        try:
+            yield
+        finally:
+            # The connection's own end frees it too, but a moment later than the next lab may ask.
+            keeper.execute("SELECT pg_advisory_unlock(%s, %s)", key)
 
 
 def _newer_than_tried(version_num: int) -> str:

@@ -108,8 +108,8 @@ class Tour:
         self.line(
             "     "
             + say(
-                "SKIP LOCKED cannot help here: the lessons after 04 do.",
-                "Aqui o SKIP LOCKED não ajuda: as lições depois da 04, sim.",
+                "SKIP LOCKED cannot help here: no lock is left to skip. A queue needs more than locks.",
+                "Aqui o SKIP LOCKED não ajuda: não resta bloqueio a pular. Uma fila precisa de mais do que bloqueios.",
             )
         )
 
