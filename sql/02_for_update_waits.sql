@@ -8,7 +8,9 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-\ir require_episode.sql
+SET lab.de = '01';
+SET lab.para = '04';
+\ir require_state.sql
 
 BEGIN;
 

@@ -9,7 +9,9 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-\ir require_episode.sql
+SET lab.de = '01';
+SET lab.para = '04';
+\ir require_state.sql
 
 UPDATE sql_semana_12.fila_documentos
 SET

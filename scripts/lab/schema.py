@@ -24,12 +24,9 @@ def numbered_scripts() -> list[Path]:
 
 
 def scripts_for(state: int) -> list[Path]:
-    """The scripts that make the state of that number: script 01 and every upgrade up to it."""
-    return [
-        script
-        for script in numbered_scripts()
-        if (number := int(script.name[:2])) == 1 or FIRST_UPGRADE <= number <= state
-    ]
+    """The scripts that make the state of that number: script 01, every upgrade up to it, and then the lab's own clock."""
+    upgrades = [script for script in numbered_scripts() if FIRST_UPGRADE <= int(script.name[:2]) <= state]
+    return [numbered_scripts()[0], *upgrades, *([paths.SQL / "lab_clock.sql"] if upgrades else [])]
 
 
 def build(conninfo: str, state: int) -> None:

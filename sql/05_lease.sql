@@ -1,0 +1,263 @@
+-- 05 lease: after the claim's commit no lock is left. How does anyone see that a worker is late?
+--
+-- Needs  sql/01_queue.sql
+-- Run    psql -X -f sql/05_lease.sql          (again whenever you like: it upgrades the schema in place)
+-- See    the functions reservar, concluir, falhar and recuperar; the view situacao counts four documents waiting.
+--
+-- A claim now writes a deadline, reservado_ate. It is no lock and stops nobody: it tells whoever looks that a worker is late, so
+-- that recovery can be a policy (who, when, how many, why) and not "everything back to pendente".
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET lab.de = '01';
+SET lab.para = '05';
+\ir require_state.sql
+
+BEGIN;
+
+COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 05';
+
+ALTER TABLE sql_semana_12.fila_documentos
+ADD COLUMN IF NOT EXISTS inquilino TEXT NOT NULL DEFAULT 'padrao',
+ADD COLUMN IF NOT EXISTS reservado_ate TIMESTAMPTZ;
+
+-- For recovery. The deadline itself stays unindexed, so that a renewal can be a heap-only update.
+CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
+ON sql_semana_12.fila_documentos (documento_id)
+WHERE status = 'processando';
+
+-- Functions are executable by everyone unless that is revoked; without the schema nobody but the owner reaches them (lesson 10).
+REVOKE ALL ON SCHEMA sql_semana_12 FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.relogio()
+RETURNS TIMESTAMPTZ
+LANGUAGE plpgsql
+STABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN clock_timestamp();
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF coalesce(btrim(p_worker), '') = '' OR length(p_worker) > 200 THEN
+        RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
+    END IF;
+    IF p_lote IS NULL OR p_lote NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'p_lote must be from 1 to 1000, not %', p_lote USING ERRCODE = '22023';
+    END IF;
+    IF p_prazo IS NULL OR p_prazo <= INTERVAL '0' OR p_prazo > INTERVAL '1 day' THEN
+        RAISE EXCEPTION 'p_prazo must be more than nothing and at most a day, not %', p_prazo USING ERRCODE = '22023';
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+    v_escolhidos BIGINT[];
+BEGIN
+    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    IF p_inquilino IS NULL THEN
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente'
+            ORDER BY criado_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    ELSE
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino
+            ORDER BY criado_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    END IF;
+    v_agora := relogio();
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'processando',
+        tentativas = fila.tentativas + 1,
+        worker_id = p_worker,
+        reservado_ate = v_agora + p_prazo,
+        iniciado_em = v_agora,
+        concluido_em = NULL,
+        ultimo_erro = NULL
+    WHERE fila.documento_id = ANY(v_escolhidos)
+    RETURNING
+        fila.documento_id, fila.inquilino, fila.chave, fila.tentativas, fila.reservado_ate, fila.conteudo_xml;
+END
+$$;
+
+-- The guard of this lesson: id, state and worker. Lesson 06 shows what gets past it.
+CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT)
+RETURNS BOOLEAN
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1
+    FROM fila_documentos
+    WHERE
+        documento_id = p_documento
+        AND status = 'processando'
+        AND worker_id = p_worker
+        AND inquilino = coalesce(p_inquilino, inquilino)
+    FOR NO KEY UPDATE;
+    RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT DEFAULT NULL)
+RETURNS TABLE (documento_id BIGINT, status TEXT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET status = 'concluido', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = NULL
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.status;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
+    p_documento BIGINT, p_worker TEXT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET status = 'falhou', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = left(p_motivo, 200)
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.status;
+END
+$$;
+
+-- Only what is late, only so many at a time, only so many attempts, and with a reason.
+CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
+    p_motivo TEXT DEFAULT 'reserva vencida',
+    p_limite INTEGER DEFAULT 100,
+    p_max_tentativas INTEGER DEFAULT 5,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, tentativas INTEGER, worker_anterior TEXT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+    v_vencido RECORD;
+BEGIN
+    FOR v_vencido IN
+        SELECT fila.documento_id, fila.tentativas, fila.worker_id
+        FROM fila_documentos AS fila
+        WHERE
+            fila.status = 'processando'
+            AND fila.reservado_ate < v_agora
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        RETURN QUERY
+        UPDATE fila_documentos AS fila
+        SET
+            status = CASE WHEN v_vencido.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END,
+            worker_id = NULL,
+            reservado_ate = NULL,
+            ultimo_erro = left(p_motivo, 200)
+        WHERE fila.documento_id = v_vencido.documento_id
+        RETURNING fila.documento_id, fila.status, fila.tentativas, v_vencido.worker_id;
+    END LOOP;
+END
+$$;
+
+CREATE OR REPLACE VIEW sql_semana_12.situacao AS
+SELECT
+    count(*) FILTER (WHERE fila.status = 'pendente') AS aguardando,
+    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
+    count(*) FILTER (
+        WHERE fila.status = 'processando' AND (fila.reservado_ate < hora.agora OR fila.reservado_ate IS NULL)
+    ) AS orfaos,
+    count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
+    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
+    max(hora.agora - fila.reservado_ate) FILTER (
+        WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
+    ) AS maior_atraso
+FROM sql_semana_12.fila_documentos AS fila
+CROSS JOIN (SELECT sql_semana_12.relogio() AS agora OFFSET 0) AS hora;
+
+COMMENT ON FUNCTION sql_semana_12.relogio IS
+'The one clock of the protocol, the database''s. A function reads it once, after the lock wherever it may have waited for one.';
+COMMENT ON FUNCTION sql_semana_12.exigir_pedido IS
+'Refuses a request that makes no sense with 22023, before anything is changed.';
+COMMENT ON FUNCTION sql_semana_12.reservar IS
+'Claims up to p_lote free documents, oldest first, for p_prazo. Zero rows: nothing is free now (locked or in work is not free).';
+COMMENT ON FUNCTION sql_semana_12.travar IS
+'Locks the document if it is in work by this worker; the one guard of all outcomes.';
+COMMENT ON FUNCTION sql_semana_12.concluir IS
+'Finishes a document in work by this worker. Zero rows: it is not, and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.falhar IS
+'Fails a document in work by this worker. Zero rows: it is not, and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.recuperar IS
+'Puts up to p_limite documents whose deadline has passed back to pendente, or to falhou after so many attempts. Zero rows: none is late.';
+COMMENT ON VIEW sql_semana_12.situacao IS
+'One row: how many documents wait, are in work, are orphaned (late), have ended; and how late the latest is.';
+
+COMMIT;
+
+SELECT * FROM sql_semana_12.situacao;

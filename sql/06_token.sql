@@ -1,0 +1,322 @@
+-- 06 token: a worker that comes back late must change nothing. What tells it from the one that took over?
+--
+-- Needs  sql/05_lease.sql
+-- Run    psql -X -f sql/06_token.sql          (again whenever you like: it upgrades the schema in place)
+-- See    every claim mints a token that is never used again; every change of state leaves a row in auditoria.
+--
+-- Outcomes name the token instead of the worker. Whoever took over got a new one, so the old one matches no row.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET lab.de = '05';
+SET lab.para = '06';
+\ir require_state.sql
+
+BEGIN;
+
+COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 06';
+
+ALTER TABLE sql_semana_12.fila_documentos
+ADD COLUMN IF NOT EXISTS token_reserva BIGINT,
+ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
+
+-- A sequence never gives a number back: not on rollback, not to another document.
+CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
+
+CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
+    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    inquilino TEXT NOT NULL,
+    documento_id BIGINT NOT NULL,
+    versao BIGINT NOT NULL,
+    de TEXT NOT NULL,
+    para TEXT NOT NULL,
+    token_reserva BIGINT,
+    quem TEXT NOT NULL,
+    por_que TEXT NOT NULL,
+    quando TIMESTAMPTZ NOT NULL,
+    UNIQUE (documento_id, versao)
+);
+
+-- Their signatures or results change.
+DROP FUNCTION IF EXISTS sql_semana_12.reservar(TEXT, INTEGER, INTERVAL, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.travar(BIGINT, TEXT, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.concluir(BIGINT, TEXT, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.falhar(BIGINT, TEXT, TEXT, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.recuperar(TEXT, INTEGER, INTEGER, TEXT);
+
+-- The one place that mints tokens and opens an attempt.
+CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    token_reserva BIGINT,
+    versao BIGINT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+    v_escolhidos BIGINT[];
+BEGIN
+    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    IF p_inquilino IS NULL THEN
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente'
+            ORDER BY criado_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    ELSE
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino
+            ORDER BY criado_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    END IF;
+    IF cardinality(v_escolhidos) = 0 THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'processando',
+        tentativas = fila.tentativas + 1,
+        versao = fila.versao + 1,
+        token_reserva = nextval('token_reserva_seq'),
+        worker_id = p_worker,
+        reservado_ate = v_agora + p_prazo,
+        iniciado_em = v_agora,
+        concluido_em = NULL,
+        ultimo_erro = NULL
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    RETURN QUERY
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.chave,
+        fila.token_reserva,
+        fila.versao,
+        fila.tentativas,
+        fila.reservado_ate,
+        fila.conteudo_xml
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos)
+    ORDER BY fila.criado_em, fila.documento_id;
+END
+$$;
+
+-- The one guard: the document is in work under this token. The worker's name and the number of the attempt prove nothing.
+-- Gives the row back as it is, locked; null if the guard does not let it pass.
+CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
+RETURNS sql_semana_12.fila_documentos
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_fila fila_documentos;
+BEGIN
+    SELECT fila.* INTO v_fila
+    FROM fila_documentos AS fila
+    WHERE
+        fila.documento_id = p_documento
+        AND fila.status = 'processando'
+        AND fila.token_reserva = p_token
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    FOR NO KEY UPDATE;
+    RETURN v_fila;
+END
+$$;
+
+-- The one place where a document leaves a state other than by a claim: versao grows by one, with one row in auditoria.
+CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
+    p_fila sql_semana_12.fila_documentos,
+    p_para TEXT,
+    p_quem TEXT,
+    p_por_que TEXT,
+    p_erro TEXT,
+    p_agora TIMESTAMPTZ
+)
+RETURNS BIGINT
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    UPDATE fila_documentos
+    SET
+        status = p_para,
+        versao = p_fila.versao + 1,
+        token_reserva = NULL, -- void, so that nobody may act under it any more
+        worker_id = CASE WHEN p_para <> 'pendente' THEN p_fila.worker_id END,
+        reservado_ate = NULL,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        ultimo_erro = left(p_erro, 200)
+    WHERE documento_id = p_fila.documento_id;
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    VALUES (
+        p_fila.inquilino,
+        p_fila.documento_id,
+        p_fila.versao + 1,
+        p_fila.status,
+        p_para,
+        p_fila.token_reserva,
+        p_quem,
+        left(p_por_que, 200),
+        p_agora
+    );
+    RETURN p_fila.versao + 1;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT DEFAULT NULL)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+DECLARE
+    v_fila fila_documentos := travar(p_documento, p_token, p_inquilino);
+BEGIN
+    IF v_fila.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    versao := mudar(v_fila, 'concluido', v_fila.worker_id, 'conclusao', NULL, relogio());
+    documento_id := p_documento;
+    status := 'concluido';
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
+    p_documento BIGINT, p_token BIGINT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+DECLARE
+    v_fila fila_documentos := travar(p_documento, p_token, p_inquilino);
+BEGIN
+    IF v_fila.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    versao := mudar(v_fila, 'falhou', v_fila.worker_id, 'falha', p_motivo, relogio());
+    documento_id := p_documento;
+    status := 'falhou';
+    RETURN NEXT;
+END
+$$;
+
+-- A renewal is no change of state: neither versao nor token_reserva moves, and auditoria gets no row.
+CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
+    p_documento BIGINT, p_token BIGINT, p_prazo INTERVAL DEFAULT '30 seconds', p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, reservado_ate TIMESTAMPTZ)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_fila fila_documentos;
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_pedido('renovar', 1, p_prazo);
+    v_fila := travar(p_documento, p_token, p_inquilino);
+    IF v_fila.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET reservado_ate = v_agora + p_prazo
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.reservado_ate;
+END
+$$;
+
+-- Only what is late, only so many at a time, only so many attempts, by somebody, for a reason.
+CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
+    p_quem TEXT,
+    p_motivo TEXT DEFAULT 'reserva vencida',
+    p_limite INTEGER DEFAULT 100,
+    p_max_tentativas INTEGER DEFAULT 5,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+    v_fila fila_documentos;
+BEGIN
+    PERFORM exigir_pedido(p_quem, p_limite, '1 second');
+    FOR v_fila IN
+        SELECT fila.*
+        FROM fila_documentos AS fila
+        WHERE
+            fila.status = 'processando'
+            AND fila.reservado_ate < v_agora
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        documento_id := v_fila.documento_id;
+        status := CASE WHEN v_fila.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;
+        versao := mudar(v_fila, status, p_quem, p_motivo, p_motivo, v_agora);
+        tentativas := v_fila.tentativas;
+        worker_anterior := v_fila.worker_id;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+COMMENT ON TABLE sql_semana_12.auditoria IS
+'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
+COMMENT ON FUNCTION sql_semana_12.reservar IS
+'Claims up to p_lote free documents, oldest first, for p_prazo, each under a new token. Zero rows: nothing is free now (locked or in work is not free).';
+COMMENT ON FUNCTION sql_semana_12.travar IS
+'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+COMMENT ON FUNCTION sql_semana_12.mudar IS
+'Changes the state of a locked document, and writes its row of auditoria.';
+COMMENT ON FUNCTION sql_semana_12.concluir IS
+'Finishes a document in work under this token. Zero rows: it is not (another took over, or it has ended), and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.falhar IS
+'Fails a document in work under this token. Zero rows: it is not (another took over, or it has ended), and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.renovar IS
+'Moves the deadline of a document in work under this token, even if it has passed. Zero rows: it is not, and the worker must stop.';
+COMMENT ON FUNCTION sql_semana_12.recuperar IS
+'Puts up to p_limite late documents back to pendente, or to falhou after so many attempts; their tokens are void. Zero rows: none is late.';
+
+COMMIT;
+
+SELECT documento_id, token_reserva, versao, tentativas
+FROM sql_semana_12.fila_documentos
+ORDER BY documento_id;

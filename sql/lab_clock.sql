@@ -1,0 +1,32 @@
+-- lab_clock: the lab's own clock, which can be moved, so that a lease ends without waiting. Never for production.
+--
+-- Needs  sql/05_lease.sql
+-- Run    psql -X -f sql/lab_clock.sql          (again whenever you like: it sets the clock right)
+-- See    relogio() now adds the interval kept in relogio_do_laboratorio, which nobody but the owner may write:
+--        UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 minute';
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET lab.de = '05';
+SET lab.para = '99';
+\ir require_state.sql
+
+BEGIN;
+
+DROP TABLE IF EXISTS sql_semana_12.relogio_do_laboratorio;
+CREATE TABLE sql_semana_12.relogio_do_laboratorio (adiantado INTERVAL NOT NULL);
+INSERT INTO sql_semana_12.relogio_do_laboratorio (adiantado) VALUES (INTERVAL '0');
+
+CREATE OR REPLACE FUNCTION sql_semana_12.relogio()
+RETURNS TIMESTAMPTZ
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN clock_timestamp() + (SELECT adiantado FROM relogio_do_laboratorio);
+END
+$$;
+
+COMMIT;
