@@ -44,6 +44,19 @@ DROP FUNCTION IF EXISTS sql_semana_12.concluir(BIGINT, TEXT, TEXT);
 DROP FUNCTION IF EXISTS sql_semana_12.falhar(BIGINT, TEXT, TEXT, TEXT);
 DROP FUNCTION IF EXISTS sql_semana_12.recuperar(TEXT, INTEGER, INTEGER, TEXT);
 
+-- A document as a function holds it once it is locked: without the payload, which would be read at every hand-over.
+DROP TYPE IF EXISTS sql_semana_12.posse CASCADE;
+CREATE TYPE sql_semana_12.posse AS (
+    documento_id BIGINT,
+    inquilino TEXT,
+    status TEXT,
+    versao BIGINT,
+    token_reserva BIGINT,
+    worker_id TEXT,
+    tentativas INTEGER,
+    iniciado_em TIMESTAMPTZ
+);
+
 -- The one place that mints tokens and opens an attempt.
 CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
     p_worker TEXT,
@@ -128,17 +141,26 @@ END
 $$;
 
 -- The one guard: the document is in work under this token. The worker's name and the number of the attempt prove nothing.
--- Gives the row back as it is, locked; null if the guard does not let it pass.
+-- Gives the document back, locked; null if the guard does not let it pass.
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
-RETURNS sql_semana_12.fila_documentos
+RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
 SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_fila fila_documentos;
+    v_posse posse;
 BEGIN
-    SELECT fila.* INTO v_fila
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.status,
+        fila.versao,
+        fila.token_reserva,
+        fila.worker_id,
+        fila.tentativas,
+        fila.iniciado_em
+    INTO v_posse
     FROM fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
@@ -146,13 +168,13 @@ BEGIN
         AND fila.token_reserva = p_token
         AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     FOR NO KEY UPDATE;
-    RETURN v_fila;
+    RETURN v_posse;
 END
 $$;
 
 -- The one place where a document leaves a state other than by a claim: versao grows by one, with one row in auditoria.
 CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
-    p_fila sql_semana_12.fila_documentos,
+    p_posse sql_semana_12.posse,
     p_para TEXT,
     p_quem TEXT,
     p_por_que TEXT,
@@ -167,26 +189,26 @@ BEGIN
     UPDATE fila_documentos
     SET
         status = p_para,
-        versao = p_fila.versao + 1,
+        versao = p_posse.versao + 1,
         token_reserva = NULL, -- void, so that nobody may act under it any more
-        worker_id = CASE WHEN p_para <> 'pendente' THEN p_fila.worker_id END,
+        worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
         ultimo_erro = left(p_erro, 200)
-    WHERE documento_id = p_fila.documento_id;
+    WHERE documento_id = p_posse.documento_id;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
-        p_fila.inquilino,
-        p_fila.documento_id,
-        p_fila.versao + 1,
-        p_fila.status,
+        p_posse.inquilino,
+        p_posse.documento_id,
+        p_posse.versao + 1,
+        p_posse.status,
         p_para,
-        p_fila.token_reserva,
+        p_posse.token_reserva,
         p_quem,
         left(p_por_que, 200),
         p_agora
     );
-    RETURN p_fila.versao + 1;
+    RETURN p_posse.versao + 1;
 END
 $$;
 
@@ -197,12 +219,12 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_fila fila_documentos := travar(p_documento, p_token, p_inquilino);
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
 BEGIN
-    IF v_fila.documento_id IS NULL THEN
+    IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_fila, 'concluido', v_fila.worker_id, 'conclusao', NULL, relogio());
+    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -218,12 +240,12 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_fila fila_documentos := travar(p_documento, p_token, p_inquilino);
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
 BEGIN
-    IF v_fila.documento_id IS NULL THEN
+    IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_fila, 'falhou', v_fila.worker_id, 'falha', p_motivo, relogio());
+    versao := mudar(v_posse, 'falhou', v_posse.worker_id, 'falha', p_motivo, relogio());
     documento_id := p_documento;
     status := 'falhou';
     RETURN NEXT;
@@ -241,12 +263,12 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_fila fila_documentos;
+    v_posse posse;
     v_agora TIMESTAMPTZ;
 BEGIN
     PERFORM exigir_pedido('renovar', 1, p_prazo);
-    v_fila := travar(p_documento, p_token, p_inquilino);
-    IF v_fila.documento_id IS NULL THEN
+    v_posse := travar(p_documento, p_token, p_inquilino);
+    IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
@@ -274,11 +296,19 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ := relogio();
-    v_fila fila_documentos;
+    v_posse posse;
 BEGIN
     PERFORM exigir_pedido(p_quem, p_limite, '1 second');
-    FOR v_fila IN
-        SELECT fila.*
+    FOR v_posse IN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
@@ -288,11 +318,11 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        documento_id := v_fila.documento_id;
-        status := CASE WHEN v_fila.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;
-        versao := mudar(v_fila, status, p_quem, p_motivo, p_motivo, v_agora);
-        tentativas := v_fila.tentativas;
-        worker_anterior := v_fila.worker_id;
+        documento_id := v_posse.documento_id;
+        status := CASE WHEN v_posse.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;
+        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora);
+        tentativas := v_posse.tentativas;
+        worker_anterior := v_posse.worker_id;
         RETURN NEXT;
     END LOOP;
 END
