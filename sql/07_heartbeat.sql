@@ -1,0 +1,90 @@
+-- 07 heartbeat: long work outlives its lease. How does it keep the document without keeping it for ever?
+--
+-- Needs  sql/06_token.sql
+-- Run    psql -X -f sql/07_heartbeat.sql          (again whenever you like: it upgrades the schema in place)
+-- See    renovar now stops at a maximum run time, however often it is called.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET lab.de = '06';
+SET lab.para = '07';
+\ir require_state.sql
+
+BEGIN;
+
+COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 07';
+
+-- Replace it to set another maximum.
+CREATE OR REPLACE FUNCTION sql_semana_12.tempo_maximo()
+RETURNS INTERVAL
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN INTERVAL '15 minutes';
+END
+$$;
+
+-- A lease cannot be longer than an attempt may run.
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF coalesce(btrim(p_worker), '') = '' OR length(p_worker) > 200 THEN
+        RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
+    END IF;
+    IF p_lote IS NULL OR p_lote NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'p_lote must be from 1 to 1000, not %', p_lote USING ERRCODE = '22023';
+    END IF;
+    IF p_prazo IS NULL OR p_prazo <= INTERVAL '0' OR p_prazo > tempo_maximo() THEN
+        RAISE EXCEPTION 'p_prazo must be more than nothing and at most %, not %', tempo_maximo(), p_prazo
+            USING ERRCODE = '22023';
+    END IF;
+END
+$$;
+
+-- reservado_ate is in no index, so a renewal stays on its page and touches no index (a heap-only update).
+CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
+    p_documento BIGINT, p_token BIGINT, p_prazo INTERVAL DEFAULT '30 seconds', p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, reservado_ate TIMESTAMPTZ)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse;
+    v_agora TIMESTAMPTZ;
+    v_fim TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_pedido('renovar', 1, p_prazo);
+    v_posse := travar(p_documento, p_token, p_inquilino);
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    v_fim := v_posse.iniciado_em + tempo_maximo();
+    IF v_agora >= v_fim THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET reservado_ate = least(v_agora + p_prazo, v_fim)
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.reservado_ate;
+END
+$$;
+
+COMMENT ON FUNCTION sql_semana_12.tempo_maximo IS
+'How long one attempt may run, renewals included.';
+COMMENT ON FUNCTION sql_semana_12.renovar IS
+'Moves the deadline of a document in work under this token, even if it has passed, but not past tempo_maximo() from the claim. Zero rows: it is not, or its time is up, and the worker must stop.';
+
+COMMIT;
+
+SELECT sql_semana_12.tempo_maximo();
