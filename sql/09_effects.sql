@@ -1,0 +1,513 @@
+-- 09 effects: the call to the outside cannot be rolled back. Who knows whether it happened?
+--
+-- Needs  sql/08_failures.sql
+-- Run    psql -X -f sql/09_effects.sql          (again whenever you like: it upgrades the schema in place)
+-- See    every document with the key of its operation, the same at every attempt, and the stage of its call.
+--
+-- Work inside the database shares the finishing transaction and needs none of this. A call to the outside does: its stage is
+-- committed before and after, so that whoever takes over knows what to ask, and the receiver can tell a repeated key.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET lab.de = '08';
+SET lab.para = '09';
+\ir require_state.sql
+
+BEGIN;
+
+COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 09';
+
+ALTER TABLE sql_semana_12.fila_documentos
+ADD COLUMN IF NOT EXISTS chave_operacao TEXT UNIQUE,
+ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado'
+    CHECK (etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')),
+ADD COLUMN IF NOT EXISTS referencia_externa TEXT;
+
+UPDATE sql_semana_12.fila_documentos
+SET chave_operacao = inquilino || '/' || chave
+WHERE chave_operacao IS NULL;
+
+ALTER TABLE sql_semana_12.fila_documentos
+ALTER COLUMN chave_operacao SET NOT NULL,
+DROP CONSTRAINT IF EXISTS fila_documentos_status_check,
+ADD CONSTRAINT fila_documentos_status_check
+CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao'));
+
+-- Their signatures or results change.
+DROP FUNCTION IF EXISTS sql_semana_12.reservar(TEXT, INTEGER, INTERVAL, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.concluir(BIGINT, BIGINT, TEXT);
+DROP FUNCTION IF EXISTS sql_semana_12.recuperar(TEXT, TEXT, INTEGER, TEXT);
+DROP TYPE IF EXISTS sql_semana_12.posse CASCADE;
+CREATE TYPE sql_semana_12.posse AS (
+    documento_id BIGINT,
+    inquilino TEXT,
+    status TEXT,
+    versao BIGINT,
+    token_reserva BIGINT,
+    worker_id TEXT,
+    tentativas INTEGER,
+    iniciado_em TIMESTAMPTZ,
+    max_tentativas INTEGER,
+    etapa TEXT,
+    referencia_externa TEXT
+);
+
+CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
+    p_chave TEXT,
+    p_nome_arquivo TEXT,
+    p_conteudo_xml XML,
+    p_inquilino TEXT DEFAULT 'padrao',
+    p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
+    p_max_tentativas INTEGER DEFAULT 5
+)
+RETURNS TABLE (documento_id BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+BEGIN
+    RETURN QUERY
+    INSERT INTO fila_documentos AS fila (
+        chave, chave_operacao, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
+    )
+    VALUES (
+        p_chave,
+        p_inquilino || '/' || p_chave,
+        p_nome_arquivo,
+        p_conteudo_xml,
+        p_inquilino,
+        v_agora,
+        coalesce(p_disponivel_em, v_agora),
+        p_max_tentativas
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING fila.documento_id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    token_reserva BIGINT,
+    versao BIGINT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    chave_operacao TEXT,
+    etapa TEXT,
+    referencia_externa TEXT,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+    v_escolhidos BIGINT[];
+BEGIN
+    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    IF p_inquilino IS NULL THEN
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    ELSE
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    END IF;
+    IF cardinality(v_escolhidos) = 0 THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'processando',
+        tentativas = fila.tentativas + 1,
+        versao = fila.versao + 1,
+        token_reserva = nextval('token_reserva_seq'),
+        worker_id = p_worker,
+        reservado_ate = v_agora + p_prazo,
+        iniciado_em = v_agora,
+        concluido_em = NULL,
+        ultimo_erro = NULL,
+        categoria_erro = NULL
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    RETURN QUERY
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.chave,
+        fila.token_reserva,
+        fila.versao,
+        fila.tentativas,
+        fila.reservado_ate,
+        fila.chave_operacao,
+        fila.etapa,
+        fila.referencia_externa,
+        fila.conteudo_xml
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos)
+    ORDER BY fila.disponivel_em, fila.documento_id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
+RETURNS sql_semana_12.posse
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse;
+BEGIN
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.status,
+        fila.versao,
+        fila.token_reserva,
+        fila.worker_id,
+        fila.tentativas,
+        fila.iniciado_em,
+        fila.max_tentativas,
+        fila.etapa,
+        fila.referencia_externa
+    INTO v_posse
+    FROM fila_documentos AS fila
+    WHERE
+        fila.documento_id = p_documento
+        AND fila.status = 'processando'
+        AND fila.token_reserva = p_token
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    FOR NO KEY UPDATE;
+    RETURN v_posse;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
+    p_posse sql_semana_12.posse,
+    p_para TEXT,
+    p_quem TEXT,
+    p_por_que TEXT,
+    p_erro TEXT,
+    p_agora TIMESTAMPTZ,
+    p_categoria TEXT DEFAULT NULL,
+    p_disponivel_em TIMESTAMPTZ DEFAULT NULL
+)
+RETURNS BIGINT
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    UPDATE fila_documentos
+    SET
+        status = p_para,
+        versao = p_posse.versao + 1,
+        token_reserva = NULL, -- void, so that nobody may act under it any more
+        worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
+        reservado_ate = NULL,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        ultimo_erro = resumir(p_erro),
+        categoria_erro = p_categoria,
+        disponivel_em = coalesce(p_disponivel_em, disponivel_em),
+        referencia_externa = p_posse.referencia_externa
+    WHERE documento_id = p_posse.documento_id;
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    VALUES (
+        p_posse.inquilino,
+        p_posse.documento_id,
+        p_posse.versao + 1,
+        p_posse.status,
+        p_para,
+        p_posse.token_reserva,
+        p_quem,
+        resumir(p_por_que),
+        p_agora
+    );
+    RETURN p_posse.versao + 1;
+END
+$$;
+
+-- Where an attempt that did not finish leaves its document. While there are attempts left it is taken up again, stage and all.
+-- When there are none, the stage decides: never called is a failure, unknown is for people, obtained is as good as done.
+CREATE OR REPLACE FUNCTION sql_semana_12.destino(p_etapa TEXT, p_esgotado BOOLEAN)
+RETURNS TEXT
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN CASE
+        WHEN NOT p_esgotado THEN 'pendente'
+        WHEN p_etapa = 'nao_chamado' THEN 'falhou'
+        WHEN p_etapa = 'desconhecido' THEN 'conciliacao'
+        ELSE 'concluido'
+    END;
+END
+$$;
+
+-- Written before the call (desconhecido), when its result is known (obtido, with the receiver's reference) and before the
+-- outcome is confirmed (confirmando). Back to nao_chamado only where the receiver said that it knows nothing of the key.
+CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
+    p_documento BIGINT,
+    p_token BIGINT,
+    p_etapa TEXT,
+    p_referencia TEXT DEFAULT NULL,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    IF (v_posse.etapa, p_etapa) NOT IN (
+        ('nao_chamado', 'desconhecido'),
+        ('desconhecido', 'desconhecido'),
+        ('desconhecido', 'nao_chamado'),
+        ('desconhecido', 'obtido'),
+        ('obtido', 'confirmando'),
+        ('confirmando', 'confirmando')
+    ) THEN
+        RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, p_etapa
+            USING ERRCODE = '22023';
+    END IF;
+    IF p_etapa = 'obtido' AND p_referencia IS NULL THEN
+        RAISE EXCEPTION 'document %: a result that was obtained has a reference', p_documento USING ERRCODE = '22023';
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    VALUES (
+        v_posse.inquilino,
+        p_documento,
+        v_posse.versao + 1,
+        v_posse.status,
+        v_posse.status,
+        p_token,
+        v_posse.worker_id,
+        'etapa ' || p_etapa,
+        v_agora
+    );
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        etapa = p_etapa,
+        referencia_externa = coalesce(p_referencia, fila.referencia_externa),
+        versao = fila.versao + 1
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.etapa, fila.versao;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir(
+    p_documento BIGINT, p_token BIGINT, p_referencia TEXT DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+DECLARE
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    v_posse.referencia_externa := coalesce(p_referencia, v_posse.referencia_externa);
+    IF v_posse.etapa = 'desconhecido' AND v_posse.referencia_externa IS NULL THEN
+        RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', p_documento
+            USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencia, or use conciliar.';
+    END IF;
+    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
+    documento_id := p_documento;
+    status := 'concluido';
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
+    p_documento BIGINT, p_token BIGINT, p_categoria TEXT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, disponivel_em TIMESTAMPTZ)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+DECLARE
+    v_posse posse;
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse') THEN
+        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', p_categoria
+            USING ERRCODE = '22023';
+    END IF;
+    v_posse := travar(p_documento, p_token, p_inquilino);
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    documento_id := p_documento;
+    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas);
+    IF status = 'pendente' THEN
+        disponivel_em := v_agora + recuo(v_posse.tentativas);
+    END IF;
+    versao := mudar(v_posse, status, v_posse.worker_id, 'falha ' || p_categoria, p_motivo, v_agora, p_categoria, disponivel_em);
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
+    p_quem TEXT,
+    p_motivo TEXT DEFAULT 'reserva vencida',
+    p_limite INTEGER DEFAULT 100,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT, etapa TEXT
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+    v_posse posse;
+BEGIN
+    PERFORM exigir_pedido(p_quem, p_limite, '1 second');
+    FOR v_posse IN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa
+        FROM fila_documentos AS fila
+        WHERE
+            fila.status = 'processando'
+            AND fila.reservado_ate < v_agora
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        documento_id := v_posse.documento_id;
+        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        versao := mudar(
+            v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_agora + recuo(v_posse.tentativas)
+        );
+        tentativas := v_posse.tentativas;
+        worker_anterior := v_posse.worker_id;
+        etapa := v_posse.etapa;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.conciliar(
+    p_documento BIGINT, p_token BIGINT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+DECLARE
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    versao := mudar(v_posse, 'conciliacao', v_posse.worker_id, 'conciliacao', p_motivo, relogio());
+    documento_id := p_documento;
+    status := 'conciliacao';
+    RETURN NEXT;
+END
+$$;
+
+DROP VIEW IF EXISTS sql_semana_12.situacao;
+CREATE VIEW sql_semana_12.situacao AS
+SELECT
+    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
+    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
+    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
+    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora) AS orfaos,
+    count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
+    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
+    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
+    max(hora.agora - fila.disponivel_em) FILTER (
+        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
+    ) AS maior_espera,
+    max(hora.agora - fila.reservado_ate) FILTER (
+        WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
+    ) AS maior_atraso
+FROM sql_semana_12.fila_documentos AS fila
+CROSS JOIN (SELECT sql_semana_12.relogio() AS agora OFFSET 0) AS hora;
+
+COMMENT ON FUNCTION sql_semana_12.enfileirar IS
+'Brings a document into the queue, due at once or from p_disponivel_em on. Zero rows: its key is in the queue already.';
+COMMENT ON FUNCTION sql_semana_12.reservar IS
+'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
+COMMENT ON FUNCTION sql_semana_12.travar IS
+'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+COMMENT ON FUNCTION sql_semana_12.mudar IS
+'Changes the state of a locked document, and writes its row of auditoria.';
+COMMENT ON FUNCTION sql_semana_12.destino IS
+'The state in which an attempt that did not finish leaves its document, by stage and by whether attempts are left.';
+COMMENT ON FUNCTION sql_semana_12.registrar_etapa IS
+'Records where the attempt stands towards the outside world. Zero rows: the document is not in work under this token, and the worker must not call.';
+COMMENT ON FUNCTION sql_semana_12.concluir IS
+'Finishes a document in work under this token, with the receiver''s reference if it was called. Zero rows: it is not in work under it, and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.falhar IS
+'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.recuperar IS
+'Takes up to p_limite late documents from their workers: to pendente, due after recuo, or after max_tentativas by their stage (destino); their tokens are void. Zero rows: none is late.';
+COMMENT ON FUNCTION sql_semana_12.conciliar IS
+'Hands a document in work under this token to people: its result is unknown, and the receiver cannot be asked. Zero rows: it is not in work under it.';
+COMMENT ON VIEW sql_semana_12.situacao IS
+'One row: how many documents are due, are put off, are in work, are orphaned (late), have ended, are for people; how long the first due one waits and how late the latest is.';
+
+COMMIT;
+
+SELECT documento_id, chave_operacao, etapa
+FROM sql_semana_12.fila_documentos
+ORDER BY documento_id;
