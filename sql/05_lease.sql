@@ -9,8 +9,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '01';
-SET lab.para = '05';
+SET "lab.de" = '01';
+SET "lab.para" = '05';
 \ir require_state.sql
 
 BEGIN;
@@ -21,13 +21,18 @@ ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS inquilino TEXT NOT NULL DEFAULT 'padrao',
 ADD COLUMN IF NOT EXISTS reservado_ate TIMESTAMPTZ;
 
+-- Whoever is in work under the claim of lesson 04 gets a deadline too, a generous one: else nobody could ever call it late.
+UPDATE sql_semana_12.fila_documentos
+SET reservado_ate = clock_timestamp() + INTERVAL '1 hour'
+WHERE status = 'processando' AND reservado_ate IS NULL;
+
 -- For recovery. The deadline itself stays unindexed, so that a renewal can be a heap-only update.
 CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
 ON sql_semana_12.fila_documentos (documento_id)
 WHERE status = 'processando';
 
 -- Functions are executable by everyone unless that is revoked; without the schema nobody but the owner reaches them (lesson 10).
-REVOKE ALL ON SCHEMA sql_semana_12 FROM PUBLIC;
+REVOKE ALL ON SCHEMA sql_semana_12 FROM public;
 
 CREATE OR REPLACE FUNCTION sql_semana_12.relogio()
 RETURNS TIMESTAMPTZ
@@ -40,6 +45,32 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_motivo(p_motivo TEXT)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF p_motivo IS NULL OR p_motivo !~ '\S' THEN
+        RAISE EXCEPTION 'p_motivo must give the reason' USING ERRCODE = '22023';
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_quantidade(p_nome TEXT, p_quantidade INTEGER)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF p_quantidade IS NULL OR p_quantidade NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION '% must be from 1 to 1000, not %', p_nome, p_quantidade USING ERRCODE = '22023';
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)
 RETURNS VOID
 LANGUAGE plpgsql
@@ -47,12 +78,10 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF coalesce(btrim(p_worker), '') = '' OR length(p_worker) > 200 THEN
+    IF p_worker IS NULL OR p_worker !~ '\S' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
-    IF p_lote IS NULL OR p_lote NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'p_lote must be from 1 to 1000, not %', p_lote USING ERRCODE = '22023';
-    END IF;
+    PERFORM exigir_quantidade('p_lote', p_lote);
     IF p_prazo IS NULL OR p_prazo <= INTERVAL '0' OR p_prazo > INTERVAL '1 day' THEN
         RAISE EXCEPTION 'p_prazo must be more than nothing and at most a day, not %', p_prazo USING ERRCODE = '22023';
     END IF;
@@ -104,18 +133,23 @@ BEGIN
     END IF;
     v_agora := relogio();
     RETURN QUERY
-    UPDATE fila_documentos AS fila
-    SET
-        status = 'processando',
-        tentativas = fila.tentativas + 1,
-        worker_id = p_worker,
-        reservado_ate = v_agora + p_prazo,
-        iniciado_em = v_agora,
-        concluido_em = NULL,
-        ultimo_erro = NULL
-    WHERE fila.documento_id = ANY(v_escolhidos)
-    RETURNING
-        fila.documento_id, fila.inquilino, fila.chave, fila.tentativas, fila.reservado_ate, fila.conteudo_xml;
+    WITH reservados AS (
+        UPDATE fila_documentos AS fila
+        SET
+            status = 'processando',
+            tentativas = fila.tentativas + 1,
+            worker_id = p_worker,
+            reservado_ate = v_agora + p_prazo,
+            iniciado_em = v_agora,
+            concluido_em = NULL,
+            ultimo_erro = NULL
+        WHERE fila.documento_id = ANY(v_escolhidos)
+        RETURNING fila.*
+    )
+
+    SELECT documento_id, inquilino, chave, tentativas, reservado_ate, conteudo_xml
+    FROM reservados
+    ORDER BY criado_em, documento_id;
 END
 $$;
 
@@ -173,6 +207,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ;
 BEGIN
+    PERFORM exigir_motivo(p_motivo);
     IF NOT travar(p_documento, p_worker, p_inquilino) THEN
         RETURN;
     END IF;
@@ -185,7 +220,7 @@ BEGIN
 END
 $$;
 
--- Only what is late, only so many at a time, only so many attempts, and with a reason.
+-- Only what is late, only so many at a time, only so many attempts, and with a reason. No deadline promises nothing.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
     p_motivo TEXT DEFAULT 'reserva vencida',
     p_limite INTEGER DEFAULT 100,
@@ -202,12 +237,18 @@ DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_vencido RECORD;
 BEGIN
+    PERFORM exigir_motivo(p_motivo);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
     FOR v_vencido IN
-        SELECT fila.documento_id, fila.tentativas, fila.worker_id
+        SELECT
+            fila.documento_id,
+            fila.worker_id,
+            fila.tentativas >= p_max_tentativas AS esgotado
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
-            AND fila.reservado_ate < v_agora
+            AND coalesce(fila.reservado_ate, '-infinity') < v_agora
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         ORDER BY fila.documento_id
         LIMIT p_limite
@@ -216,9 +257,10 @@ BEGIN
         RETURN QUERY
         UPDATE fila_documentos AS fila
         SET
-            status = CASE WHEN v_vencido.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END,
-            worker_id = NULL,
+            status = CASE WHEN v_vencido.esgotado THEN 'falhou' ELSE 'pendente' END,
+            worker_id = CASE WHEN v_vencido.esgotado THEN fila.worker_id END,
             reservado_ate = NULL,
+            concluido_em = CASE WHEN v_vencido.esgotado THEN v_agora END,
             ultimo_erro = left(p_motivo, 200)
         WHERE fila.documento_id = v_vencido.documento_id
         RETURNING fila.documento_id, fila.status, fila.tentativas, v_vencido.worker_id;
@@ -227,11 +269,15 @@ END
 $$;
 
 CREATE OR REPLACE VIEW sql_semana_12.situacao AS
+WITH hora AS MATERIALIZED (
+    SELECT sql_semana_12.relogio() AS agora
+)
+
 SELECT
     count(*) FILTER (WHERE fila.status = 'pendente') AS aguardando,
     count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
     count(*) FILTER (
-        WHERE fila.status = 'processando' AND (fila.reservado_ate < hora.agora OR fila.reservado_ate IS NULL)
+        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
     ) AS orfaos,
     count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
     count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
@@ -239,10 +285,14 @@ SELECT
         WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
     ) AS maior_atraso
 FROM sql_semana_12.fila_documentos AS fila
-CROSS JOIN (SELECT sql_semana_12.relogio() AS agora OFFSET 0) AS hora;
+CROSS JOIN hora;
 
 COMMENT ON FUNCTION sql_semana_12.relogio IS
 'The one clock of the protocol, the database''s. A function reads it once, after the lock wherever it may have waited for one.';
+COMMENT ON FUNCTION sql_semana_12.exigir_motivo IS
+'Refuses a reason that is null or blank with 22023.';
+COMMENT ON FUNCTION sql_semana_12.exigir_quantidade IS
+'Refuses a quantity that is not from 1 to 1000 with 22023; p_nome is its name in the message.';
 COMMENT ON FUNCTION sql_semana_12.exigir_pedido IS
 'Refuses a request that makes no sense with 22023, before anything is changed.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
@@ -260,4 +310,5 @@ COMMENT ON VIEW sql_semana_12.situacao IS
 
 COMMIT;
 
-SELECT * FROM sql_semana_12.situacao;
+SELECT aguardando, executando, orfaos, concluidos, falhos
+FROM sql_semana_12.situacao;

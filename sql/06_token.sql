@@ -8,8 +8,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '05';
-SET lab.para = '06';
+SET "lab.de" = '05';
+SET "lab.para" = '06';
 \ir require_state.sql
 
 BEGIN;
@@ -20,7 +20,8 @@ ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS token_reserva BIGINT,
 ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
 
--- A sequence never gives a number back: not on rollback, not to another document.
+-- A sequence never gives a number back: not on rollback, not to another document, and not after a crash as long as claims commit
+-- synchronously (synchronous_commit on, as it is unless somebody turned it off).
 CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
@@ -56,6 +57,19 @@ CREATE TYPE sql_semana_12.posse AS (
     tentativas INTEGER,
     iniciado_em TIMESTAMPTZ
 );
+
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_quem(p_quem TEXT)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF p_quem IS NULL OR p_quem !~ '\S' OR length(p_quem) > 200 THEN
+        RAISE EXCEPTION 'p_quem must say who does this, in at most 200 characters' USING ERRCODE = '22023';
+    END IF;
+END
+$$;
 
 -- The one place that mints tokens and opens an attempt.
 CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
@@ -240,8 +254,10 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_posse posse;
 BEGIN
+    PERFORM exigir_motivo(p_motivo);
+    v_posse := travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -280,7 +296,7 @@ BEGIN
 END
 $$;
 
--- Only what is late, only so many at a time, only so many attempts, by somebody, for a reason.
+-- Only what is late, only so many at a time, only so many attempts, by somebody, for a reason. No deadline promises nothing.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
     p_quem TEXT,
     p_motivo TEXT DEFAULT 'reserva vencida',
@@ -298,7 +314,10 @@ DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_posse posse;
 BEGIN
-    PERFORM exigir_pedido(p_quem, p_limite, '1 second');
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_motivo(p_motivo);
+    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -312,7 +331,7 @@ BEGIN
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
-            AND fila.reservado_ate < v_agora
+            AND coalesce(fila.reservado_ate, '-infinity') < v_agora
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         ORDER BY fila.documento_id
         LIMIT p_limite
@@ -330,8 +349,10 @@ $$;
 
 COMMENT ON TABLE sql_semana_12.auditoria IS
 'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
+COMMENT ON FUNCTION sql_semana_12.exigir_quem IS
+'Refuses a name that is null, blank or longer than 200 characters with 22023.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
-'Claims up to p_lote free documents, oldest first, for p_prazo, each under a new token. Zero rows: nothing is free now (locked or in work is not free).';
+'Claims up to p_lote free documents, oldest first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
 'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS

@@ -6,8 +6,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '06';
-SET lab.para = '07';
+SET "lab.de" = '06';
+SET "lab.para" = '07';
 \ir require_state.sql
 
 BEGIN;
@@ -34,12 +34,10 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF coalesce(btrim(p_worker), '') = '' OR length(p_worker) > 200 THEN
+    IF p_worker IS NULL OR p_worker !~ '\S' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
-    IF p_lote IS NULL OR p_lote NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'p_lote must be from 1 to 1000, not %', p_lote USING ERRCODE = '22023';
-    END IF;
+    PERFORM exigir_quantidade('p_lote', p_lote);
     IF p_prazo IS NULL OR p_prazo <= INTERVAL '0' OR p_prazo > tempo_maximo() THEN
         RAISE EXCEPTION 'p_prazo must be more than nothing and at most %, not %', tempo_maximo(), p_prazo
             USING ERRCODE = '22023';
@@ -83,7 +81,7 @@ $$;
 COMMENT ON FUNCTION sql_semana_12.tempo_maximo IS
 'How long one attempt may run, renewals included.';
 COMMENT ON FUNCTION sql_semana_12.renovar IS
-'Moves the deadline of a document in work under this token, even if it has passed, but not past tempo_maximo() from the claim. Zero rows: it is not, or its time is up, and the worker must stop.';
+'Moves the deadline of a document in work under this token, at most to tempo_maximo() from its claim. Zero rows: the worker must stop.';
 
 COMMIT;
 

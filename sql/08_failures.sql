@@ -9,8 +9,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '07';
-SET lab.para = '08';
+SET "lab.de" = '07';
+SET "lab.para" = '08';
 \ir require_state.sql
 
 BEGIN;
@@ -20,8 +20,9 @@ COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 08';
 ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS disponivel_em TIMESTAMPTZ,
 ADD COLUMN IF NOT EXISTS max_tentativas INTEGER NOT NULL DEFAULT 5 CHECK (max_tentativas > 0),
-ADD COLUMN IF NOT EXISTS categoria_erro TEXT
-    CHECK (categoria_erro IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda'));
+ADD COLUMN IF NOT EXISTS categoria_erro TEXT CHECK (
+    categoria_erro IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda')
+);
 
 UPDATE sql_semana_12.fila_documentos
 SET disponivel_em = criado_em
@@ -54,7 +55,8 @@ CREATE TYPE sql_semana_12.posse AS (
     max_tentativas INTEGER
 );
 
--- A reason as it may be kept and logged: one short line, without elements of a document and without credentials.
+-- A reason as it may be kept and logged: one short line, without what may be the document's and without credentials. It is the
+-- last line of defence: a worker writes a reason of its own, with nothing quoted in it.
 CREATE OR REPLACE FUNCTION sql_semana_12.resumir(p_motivo TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
@@ -63,12 +65,19 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
     -- Cut first, so that a reason of a megabyte costs nothing.
-    v_motivo TEXT := left(p_motivo, 2000);
+    v_motivo TEXT := btrim(left(p_motivo, 2000), E' \t\r\n');
 BEGIN
-    -- From the first angle bracket to the last one: what stands between two elements is the document's as well.
-    v_motivo := regexp_replace(v_motivo, '<.*(>|$)', '<...>');
-    v_motivo := regexp_replace(v_motivo, '(password|passwd|senha|token|secret)\s*[=:]\s*\S+', '\1=...', 'gi');
-    v_motivo := regexp_replace(v_motivo, '://[^/@\s]*@', '://...@', 'g');
+    -- Below its first line an error quotes the document (libxml), the statement or the row (DETAIL).
+    v_motivo := regexp_replace(v_motivo, '[\r\n].*', '');
+    -- What is quoted or in brackets is a name at best, and a value of the document at worst.
+    v_motivo := regexp_replace(v_motivo, '<.*', '<...>');
+    v_motivo := regexp_replace(v_motivo, '"[^"]*("|$)', '"..."', 'g');
+    v_motivo := regexp_replace(v_motivo, '''[^'']*''', '''...''', 'g');
+    v_motivo := regexp_replace(v_motivo, '=\(.*', '=(...)');
+    v_motivo := regexp_replace(
+        v_motivo, '((password|passwd|pwd|senha|secret\w*|token|api_?key)\s*[=:]|\mbearer\s)\s*\S+', '\1...', 'gi'
+    );
+    v_motivo := regexp_replace(v_motivo, '://\S*@', '://...@', 'g');
     RETURN left(btrim(regexp_replace(v_motivo, '\s+', ' ', 'g')), 200);
 END
 $$;
@@ -83,6 +92,41 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
     RETURN least(INTERVAL '1 second' * 2 ^ least(p_tentativas - 1, 20), INTERVAL '5 minutes') * (0.5 + random() / 2);
+END
+$$;
+
+-- What the table's constraints would refuse as well; but their errors repeat the row, payload and all.
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_documento(
+    p_chave TEXT,
+    p_nome_arquivo TEXT,
+    p_conteudo_xml XML,
+    p_inquilino TEXT,
+    p_disponivel_em TIMESTAMPTZ,
+    p_max_tentativas INTEGER
+)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF p_chave IS NULL OR p_chave !~ '\S' OR length(p_chave) > 200 THEN
+        RAISE EXCEPTION 'p_chave must be the key of the document, in at most 200 characters' USING ERRCODE = '22023';
+    END IF;
+    IF p_nome_arquivo IS NULL OR p_nome_arquivo !~ '\S' OR length(p_nome_arquivo) > 1000 THEN
+        RAISE EXCEPTION 'p_nome_arquivo must name the file, in at most 1000 characters' USING ERRCODE = '22023';
+    END IF;
+    IF p_conteudo_xml IS NULL THEN
+        RAISE EXCEPTION 'p_conteudo_xml must be the document itself' USING ERRCODE = '22023';
+    END IF;
+    -- No slash: it ends the tenant's name in a key of operation (lesson 09), where two tenants must not meet.
+    IF p_inquilino IS NULL OR p_inquilino !~ '\S' OR p_inquilino ~ '/' OR length(p_inquilino) > 200 THEN
+        RAISE EXCEPTION 'p_inquilino must name the tenant, without a slash, in at most 200 characters' USING ERRCODE = '22023';
+    END IF;
+    IF NOT isfinite(p_disponivel_em) THEN
+        RAISE EXCEPTION 'p_disponivel_em must be a moment, not %', p_disponivel_em USING ERRCODE = '22023';
+    END IF;
+    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
 END
 $$;
 
@@ -103,6 +147,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
+    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
     RETURN QUERY
     INSERT INTO fila_documentos AS fila (
         chave, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
@@ -288,6 +333,7 @@ BEGIN
         RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', p_categoria
             USING ERRCODE = '22023';
     END IF;
+    PERFORM exigir_motivo(p_motivo);
     v_posse := travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
@@ -320,8 +366,11 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_posse posse;
+    v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido(p_quem, p_limite, '1 second');
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -336,7 +385,7 @@ BEGIN
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
-            AND fila.reservado_ate < v_agora
+            AND coalesce(fila.reservado_ate, '-infinity') < v_agora
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         ORDER BY fila.documento_id
         LIMIT p_limite
@@ -344,9 +393,8 @@ BEGIN
     LOOP
         documento_id := v_posse.documento_id;
         status := CASE WHEN v_posse.tentativas < v_posse.max_tentativas THEN 'pendente' ELSE 'falhou' END;
-        versao := mudar(
-            v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_agora + recuo(v_posse.tentativas)
-        );
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
+        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         RETURN NEXT;
@@ -356,11 +404,15 @@ $$;
 
 DROP VIEW IF EXISTS sql_semana_12.situacao;
 CREATE VIEW sql_semana_12.situacao AS
+WITH hora AS MATERIALIZED (
+    SELECT sql_semana_12.relogio() AS agora
+)
+
 SELECT
     count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
     count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
     count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
-    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora) AS orfaos,
+    count(*) FILTER (WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora) AS orfaos,
     count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
     count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
     max(hora.agora - fila.disponivel_em) FILTER (
@@ -370,26 +422,28 @@ SELECT
         WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
     ) AS maior_atraso
 FROM sql_semana_12.fila_documentos AS fila
-CROSS JOIN (SELECT sql_semana_12.relogio() AS agora OFFSET 0) AS hora;
+CROSS JOIN hora;
 
+COMMENT ON FUNCTION sql_semana_12.exigir_documento IS
+'Refuses a document that makes no sense with 22023, and does not repeat it.';
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
 'Brings a document into the queue, due at once or from p_disponivel_em on. Zero rows: its key is in the queue already.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
-'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
+'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
 'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.resumir IS
-'A reason cut to one line of 200 characters, without elements of a document and without credentials.';
+'A reason cut to its first line and 200 characters, without elements, quoted words and credentials.';
 COMMENT ON FUNCTION sql_semana_12.recuo IS
 'The delay before the attempt after this one: doubled each time, at most five minutes, the upper half of it random.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
-'Ends an attempt of a document in work under this token: conteudo, or the last attempt, to falhou; else pendente, due after recuo. Zero rows: it is not in work under it, and nothing was changed.';
+'Ends the attempt under this token: falhou for conteudo or the last attempt, else pendente, due after recuo. Zero rows: nothing changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite late documents back to pendente, due after recuo, or to falhou after max_tentativas; their tokens are void. Zero rows: none is late.';
+'Puts up to p_limite late documents back to pendente, due after recuo, or to falhou after max_tentativas. Zero rows: none is late.';
 COMMENT ON VIEW sql_semana_12.situacao IS
-'One row: how many documents are due, are put off, are in work, are orphaned (late), have ended; how long the first due one waits and how late the latest is.';
+'One row: documents due, put off, in work, orphaned (late), ended; how long the first due one waits, how late the latest is.';
 
 COMMIT;
 

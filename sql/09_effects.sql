@@ -9,8 +9,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '08';
-SET lab.para = '09';
+SET "lab.de" = '08';
+SET "lab.para" = '09';
 \ir require_state.sql
 
 BEGIN;
@@ -19,8 +19,9 @@ COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 09';
 
 ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS chave_operacao TEXT UNIQUE,
-ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado'
-    CHECK (etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')),
+ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
+    etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
+),
 ADD COLUMN IF NOT EXISTS referencia_externa TEXT;
 
 UPDATE sql_semana_12.fila_documentos
@@ -69,6 +70,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
+    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
     RETURN QUERY
     INSERT INTO fila_documentos AS fila (
         chave, chave_operacao, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
@@ -236,6 +238,7 @@ BEGIN
         ultimo_erro = resumir(p_erro),
         categoria_erro = p_categoria,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
+        etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
     WHERE documento_id = p_posse.documento_id;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
@@ -272,6 +275,19 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_referencia(p_referencia TEXT)
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF p_referencia IS NULL OR p_referencia !~ '\S' OR length(p_referencia) > 200 THEN
+        RAISE EXCEPTION 'p_referencia must be the receiver''s reference of the result' USING ERRCODE = '22023';
+    END IF;
+END
+$$;
+
 -- Written before the call (desconhecido), when its result is known (obtido, with the receiver's reference) and before the
 -- outcome is confirmed (confirmando). Back to nao_chamado only where the receiver said that it knows nothing of the key.
 CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
@@ -294,19 +310,24 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    IF (v_posse.etapa, p_etapa) NOT IN (
+    IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
         ('nao_chamado', 'desconhecido'),
         ('desconhecido', 'desconhecido'),
         ('desconhecido', 'nao_chamado'),
         ('desconhecido', 'obtido'),
+        ('obtido', 'obtido'), -- sent again, since the answer was lost
         ('obtido', 'confirmando'),
         ('confirmando', 'confirmando')
     ) THEN
         RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, p_etapa
             USING ERRCODE = '22023';
     END IF;
-    IF p_etapa = 'obtido' AND p_referencia IS NULL THEN
-        RAISE EXCEPTION 'document %: a result that was obtained has a reference', p_documento USING ERRCODE = '22023';
+    IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
+        PERFORM exigir_referencia(p_referencia);
+    END IF;
+    IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
+            USING ERRCODE = '22023';
     END IF;
     v_agora := relogio();
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
@@ -346,10 +367,16 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
+    IF p_referencia IS NOT NULL THEN
+        PERFORM exigir_referencia(p_referencia);
+    END IF;
     v_posse.referencia_externa := coalesce(p_referencia, v_posse.referencia_externa);
     IF v_posse.etapa = 'desconhecido' AND v_posse.referencia_externa IS NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', p_documento
             USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencia, or use conciliar.';
+    END IF;
+    IF v_posse.etapa = 'desconhecido' THEN
+        v_posse.etapa := 'obtido'; -- the reference says so
     END IF;
     versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
     documento_id := p_documento;
@@ -374,6 +401,7 @@ BEGIN
         RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', p_categoria
             USING ERRCODE = '22023';
     END IF;
+    PERFORM exigir_motivo(p_motivo);
     v_posse := travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
@@ -406,8 +434,11 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_posse posse;
+    v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido(p_quem, p_limite, '1 second');
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -424,7 +455,7 @@ BEGIN
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
-            AND fila.reservado_ate < v_agora
+            AND coalesce(fila.reservado_ate, '-infinity') < v_agora
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         ORDER BY fila.documento_id
         LIMIT p_limite
@@ -432,9 +463,8 @@ BEGIN
     LOOP
         documento_id := v_posse.documento_id;
         status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
-        versao := mudar(
-            v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_agora + recuo(v_posse.tentativas)
-        );
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
+        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         etapa := v_posse.etapa;
@@ -452,8 +482,10 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_posse posse;
 BEGIN
+    PERFORM exigir_motivo(p_motivo);
+    v_posse := travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -466,11 +498,17 @@ $$;
 
 DROP VIEW IF EXISTS sql_semana_12.situacao;
 CREATE VIEW sql_semana_12.situacao AS
+WITH hora AS MATERIALIZED (
+    SELECT sql_semana_12.relogio() AS agora
+)
+
 SELECT
     count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
     count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
     count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
-    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora) AS orfaos,
+    count(*) FILTER (
+        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
+    ) AS orfaos,
     count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
     count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
     count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
@@ -481,30 +519,39 @@ SELECT
         WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
     ) AS maior_atraso
 FROM sql_semana_12.fila_documentos AS fila
-CROSS JOIN (SELECT sql_semana_12.relogio() AS agora OFFSET 0) AS hora;
+CROSS JOIN hora;
 
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
 'Brings a document into the queue, due at once or from p_disponivel_em on. Zero rows: its key is in the queue already.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
-'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
+'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation '
+'and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
 COMMENT ON FUNCTION sql_semana_12.travar IS
 'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.destino IS
 'The state in which an attempt that did not finish leaves its document, by stage and by whether attempts are left.';
+COMMENT ON FUNCTION sql_semana_12.exigir_referencia IS
+'Refuses a reference that is null, blank or longer than 200 characters with 22023.';
 COMMENT ON FUNCTION sql_semana_12.registrar_etapa IS
-'Records where the attempt stands towards the outside world. Zero rows: the document is not in work under this token, and the worker must not call.';
+'Records where the attempt stands towards the outside world. Zero rows: the document is not in work under this token, and '
+'the worker must not call.';
 COMMENT ON FUNCTION sql_semana_12.concluir IS
-'Finishes a document in work under this token, with the receiver''s reference if it was called. Zero rows: it is not in work under it, and nothing was changed.';
+'Finishes a document in work under this token, with the receiver''s reference if it was called. Zero rows: it is not in work '
+'under it, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
-'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';
+'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no '
+'other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Takes up to p_limite late documents from their workers: to pendente, due after recuo, or after max_tentativas by their stage (destino); their tokens are void. Zero rows: none is late.';
+'Takes up to p_limite late documents from their workers: to pendente, due after recuo, or after max_tentativas by their '
+'stage (destino); their tokens are void. Zero rows: none is late.';
 COMMENT ON FUNCTION sql_semana_12.conciliar IS
-'Hands a document in work under this token to people: its result is unknown, and the receiver cannot be asked. Zero rows: it is not in work under it.';
+'Hands a document in work under this token to people: its result is unknown, and the receiver cannot be asked. Zero rows: it '
+'is not in work under it.';
 COMMENT ON VIEW sql_semana_12.situacao IS
-'One row: how many documents are due, are put off, are in work, are orphaned (late), have ended, are for people; how long the first due one waits and how late the latest is.';
+'One row: how many documents are due, are put off, are in work, are orphaned (late), have ended, are for people; how long '
+'the first due one waits and how late the latest is.';
 
 COMMIT;
 

@@ -1,14 +1,14 @@
 -- lab_clock: the lab's own clock, which can be moved, so that a lease ends without waiting. Never for production.
 --
 -- Needs  sql/05_lease.sql
--- Run    psql -X -f sql/lab_clock.sql          (again whenever you like: it sets the clock right)
+-- Run    psql -X -f sql/lab_clock.sql          (again whenever you like: it sets the clock right; and after sql/05_lease.sql)
 -- See    relogio() now adds the interval kept in relogio_do_laboratorio, which nobody but the owner may write:
 --        UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 minute';
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '05';
-SET lab.para = '99';
+SET "lab.de" = '05';
+SET "lab.para" = '99';
 \ir require_state.sql
 
 BEGIN;

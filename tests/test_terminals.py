@@ -139,7 +139,9 @@ def _state(monitor: psycopg.Connection) -> list[tuple[str, list[tuple[object, ..
     """Every row of every table of the lab's schema; of a time only whether it is set."""
     tables = monitor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'sql_semana_12' ORDER BY 1").fetchall()
     rows = (
-        "SELECT (SELECT jsonb_object_agg(key, CASE WHEN key LIKE %s AND value <> 'null' THEN 'true' ELSE value END)"
+        "SELECT (SELECT jsonb_object_agg(key, CASE WHEN value::TEXT ~ %s THEN 'true' ELSE value END)"
         " FROM jsonb_each(to_jsonb(t))) FROM sql_semana_12.{} AS t ORDER BY 1"
     )
-    return [(table, monitor.execute(rows.format(table).encode(), [r"%\_em"]).fetchall()) for (table,) in tables]
+    return [
+        (table, monitor.execute(rows.format(table).encode(), [r'^"\d{4}-\d\d-\d\dT']).fetchall()) for (table,) in tables
+    ]

@@ -10,26 +10,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import psycopg
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from lab import bench, loader, matrix, paths, record, report, schema, soak, terminals
+from lab import (
+    bench,
+    defences,
+    drill_report,
+    loader,
+    matrix,
+    paths,
+    permissions,
+    protocol,
+    record,
+    report,
+    schema,
+    soak,
+    terminals,
+)
 from lab import doctor as diagnosis
+from lab import drill as drills
 from lab import lesson as lessons
+from lab import top as live
+from lab import worker as processes
 from lab.binaries import find_psql
+from lab.effect import PostToReceiver
 from lab.errors import LabError
+from lab.grants import Duty
 from lab.language import say
 from lab.lesson import Claim, ClaimResult, Stage
 from lab.scenario import Scenario
 from lab.schema import libpq_environment
 from lab.server import EmbeddedServer
+from lab.session import SCHEMA, SessionPins
 from lab.stepper import Stepper, Stopped
 from lab.target import Target, open_target
 from lab.tour import Tour
@@ -43,6 +63,8 @@ app = typer.Typer(
     help="The queue lab: see where FOR UPDATE waits, why SKIP LOCKED passes, and what else a queue needs. Alone: the tour.",
 )
 INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
+RECEIVER_PORT = 8090
+RECEIVER_URL = f"http://127.0.0.1:{RECEIVER_PORT}"
 SERVER = "Server"
 MAINTAINERS = "Maintainers"
 
@@ -195,6 +217,156 @@ def load(files: Annotated[list[Path], typer.Argument(metavar="FILE …")]) -> No
     raise typer.Exit(0 if all(outcome.loaded for outcome in outcomes) else 1)
 
 
+@app.command()
+def worker(
+    name: Annotated[str, typer.Option("--name", help="What the queue calls it.")] = "worker-a",
+    receiver_url: Annotated[
+        str, typer.Option("--receiver", metavar="URL", help="Where the receiver listens.")
+    ] = RECEIVER_URL,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Documents a claim.")] = 1,
+    lease: Annotated[float, typer.Option(min=0.1, help="Seconds.")] = 30.0,
+    tenant: Annotated[str | None, typer.Option(help="Only this one's documents.")] = None,
+    poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks at an empty queue.")] = 1.0,
+    beat: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds between renewals (a third of the lease); 0: none.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver to answer.")] = 10.0,
+    irreversible: Annotated[
+        bool, typer.Option("--irreversible", help="A result that nobody can tell is for people.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="One claim.")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left to wait for.")] = False,
+    stop_at: Annotated[
+        str | None, typer.Option(metavar="POINT", help=f"For drills, stop there: {', '.join(processes.STOPS)}.")
+    ] = None,
+    schema_: Annotated[str, typer.Option("--schema", help="Where the queue is.")] = SCHEMA,
+) -> None:
+    """Work on the queue (from lesson 09 on): claim, post to the receiver, write the outcome; a JSON line an event."""
+    if stop_at is not None and stop_at not in processes.STOPS:
+        raise typer.BadParameter(f"{stop_at} is none of {', '.join(processes.STOPS)}")
+    options = processes.Options(
+        name=name,
+        batch=batch,
+        lease=lease,
+        tenant=tenant,
+        poll=poll,
+        beat=beat,
+        irreversible=irreversible,
+        rounds=1 if once else None,
+        until_empty=until_empty,
+        stop_at=cast("processes.StopAt | None", stop_at),
+    )
+    with _server(Console(stderr=True), quiet=True) as target:
+        work = PostToReceiver(receiver_url, timeout)
+        processes.run_until_signal(processes.make(target.conninfo, work, options, schema_))
+
+
+@app.command()
+def receiver(
+    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Its books (an SQLite file).")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any free one.")] = RECEIVER_PORT,
+    without_keys: Annotated[
+        bool, typer.Option("--without-keys", help="A defence off: execute a repeated key again.")
+    ] = False,
+    behaviour: Annotated[
+        str, typer.Option(metavar="JSON", help='How it behaves, as {"delay": 1.5}; POST /behaviour changes it.')
+    ] = "{}",
+) -> None:
+    """Receive documents, outside the database: the effects, with books of their own."""
+    from lab import receiver as service  # the HTTP server is needed by this command only
+
+    try:
+        wanted = service.Behaviour().changed(json.loads(behaviour))
+    except ValueError as error:
+        raise typer.BadParameter(f"behaviour: {error}") from error
+    books = ledger or paths.home() / "receiver.sqlite3"
+    service.serve(books, port, by_key=not without_keys, behaviour=wanted)
+
+
+@app.command("drill")
+def drill_(
+    name: Annotated[str, typer.Argument(help="A drill, all, or matrix: each defence taken away once.")] = "all",
+    times: Annotated[int, typer.Option(min=1, help="How often in a row.")] = 1,
+) -> None:
+    """Kill and stop real workers, and count what became of the documents (lesson 09); non-zero if anything went wrong."""
+    console = Console()
+    with _server(console) as target, target.database("drill") as conninfo:
+        if name == "matrix":
+            good = drill_report.show_matrix(defences.examine(conninfo), console)
+        else:
+            chosen = drills.drills() if name == "all" else [drills.find(name)]
+            good = drill_report.show_drills(chosen, conninfo, console, times)
+    raise typer.Exit(0 if good else 1)
+
+
+@app.command()
+def top(
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    times: Annotated[int | None, typer.Option(min=1, help="So many looks; without it until ^C.")] = None,
+) -> None:
+    """Watch the queue (from lesson 10 on): waiting, running, orphaned, retrying, paused, dead; ages, failures by class."""
+    console = Console()
+    with _server(console) as target:
+        live.watch(target.conninfo, console, every, times)
+
+
+@app.command("check-permissions")
+def check_permissions(
+    application: Annotated[str | None, typer.Option(metavar="ROLE", help="Who enqueues.")] = None,
+    worker: Annotated[str | None, typer.Option(metavar="ROLE", help="Who works.")] = None,
+    operator: Annotated[str | None, typer.Option(metavar="ROLE", help="Who steps in.")] = None,
+    reader: Annotated[str | None, typer.Option(metavar="ROLE", help="Who looks.")] = None,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Connect so, as the service account itself; with a passfile or service=, never a password here."
+        ),
+    ] = None,
+) -> None:
+    """Run the whole protocol as the service accounts, undo it, and name each grant that is missing (from lesson 10 on).
+
+    Without a role: the lab's own four. With some: only those, and the rest of it as the connection's own user.
+    """
+    given: dict[Duty, str | None] = {
+        "application": application,
+        "worker": worker,
+        "operator": operator,
+        "reader": reader,
+    }
+    roles = {duty: role for duty, role in given.items() if role}
+    if dsn is not None and not roles:
+        raise typer.BadParameter("with --dsn, say what the account is for, as in --worker ROLE")
+    console = Console()
+    with ExitStack() as last:
+        conninfo = dsn if dsn is not None else last.enter_context(_server(console)).conninfo
+        connection = last.enter_context(SessionPins().psycopg_connection(conninfo, "lab/permissions"))
+        checked = permissions.check(connection, roles or None)
+    console.print(permissions.table(checked), highlight=False)
+    console.print(permissions.summary(checked), style="bold" if checked.good else "bold red", highlight=False)
+    raise typer.Exit(0 if checked.good else 1)
+
+
+@app.command("protocol")
+def protocol_(
+    names: Annotated[str, typer.Option(metavar="pt|en", help="Language of the names in the database.")] = "pt",
+    schema_: Annotated[
+        str | None, typer.Option("--schema", help="Where to install it (fila, or queue in English).")
+    ] = None,
+    worker: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE", help="Who works; may be repeated, as all of these.")
+    ] = None,
+    reader: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who only looks.")] = None,
+    operator: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who steps in.")] = None,
+    application: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who brings documents.")] = None,
+) -> None:
+    """Print the protocol to take home: one SQL file that installs it; ./lab protocol > protocol.sql."""
+    if names not in protocol.SCHEMAS:
+        raise typer.BadParameter(f"--names {names} is none of {', '.join(protocol.SCHEMAS)}")
+    roles = {"worker": worker, "reader": reader, "operator": operator, "application": application}
+    chosen = {kind: given or [] for kind, given in roles.items()}
+    sys.stdout.write(protocol.protocol(names, schema_ or protocol.SCHEMAS[names], chosen))
+
+
 @app.command(rich_help_panel=SERVER)
 def up() -> None:
     """Start the lab's own server."""
@@ -282,6 +454,8 @@ def record_(
         record.keep(changed)
         held = record.observe(target, stage, console)
         record.tell_tour(target, stage)
+        record.tell_truth_table(stage)
+        record.tell_defence_matrix(stage)
     raise typer.Exit(0 if held else 1)
 
 

@@ -19,10 +19,14 @@ import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
+from lab import defences as defences_tried
+from lab import drill as drills
 from lab import lesson as lessons
 from lab import loader, paths, race, schema
 from lab import shares as bars
 from lab import timeline as pictures
+from lab import truth_table as truth_tables
+from lab.drill import Outcome
 from lab.errors import LabError, ServerError
 from lab.language import Text
 from lab.lesson import Stage, find_scenario
@@ -30,6 +34,7 @@ from lab.play import Play, StepRun
 from lab.race import Race
 from lab.scenario import Step
 from lab.target import Target, open_target
+from lab.truth_table import Guard
 from lab.variants import play_working, queue_of
 
 PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
@@ -208,6 +213,66 @@ def run_script(name: str) -> pd.DataFrame:
     schema.run_scripts(stage().conninfo, paths.SQL / name)
     text = (paths.SQL / name).read_text(encoding="utf-8")
     return query(text[text.rindex("\nSELECT") :])
+
+
+def truth_table(*own: str) -> pd.DataFrame:
+    """Try guards in every situation of lesson 06: yours, as SQL with `%(token_reserva)s` and its like, or those of the lesson.
+
+    A cell is the number of rows that a late write changed. Raises LabError if a guard is no SQL.
+    """
+    guards = [Guard(where, where, Text(where, where)) for where in own] or truth_tables.guards()
+    tried = truth_tables.examine(stage().conninfo, guards)
+    situations = truth_tables.situations()
+    rows = [
+        (guard.shown.en, *(tried.cell(guard.name, each.name).text.en for each in situations), tried.owners[guard.name])
+        for guard in guards
+    ]
+    return _frame(("guard", *(each.shown.en for each in situations), "owner's finish after any other change"), rows)
+
+
+def drill(*names: str) -> pd.DataFrame:
+    """Hold drills of lesson 09, and show what they came to; see lab.drill."""
+    return _outcomes({name: drills.hold(drills.find(name), stage().conninfo) for name in names})
+
+
+def interrupt(point: str = "calling", killed: bool = False, keys: bool = True) -> pd.DataFrame:
+    """Kill a worker at a point of its first document, or let it stand still there past its lease, while others work on.
+
+    `point` is locked, claimed, calling, called or obtained; `keys` whether the receiver executes a key only once.
+    """
+    outcome = drills.interrupted(stage().conninfo, point, killed_there=killed, keys=keys)
+    return _outcomes({point: outcome})
+
+
+def defences(*names: str) -> pd.DataFrame:
+    """Take these defences of lesson 09 away, one at a time, and show the documents damaged: with the defence, and without it."""
+    matrix = defences_tried.examine(stage().conninfo, *names)
+    kinds = defences_tried.kinds()
+    rows = [
+        (each.shown.en, each.situation.en, row.with_it.total, *(getattr(row.without_it, kind) for kind, _ in kinds))
+        for each in defences_tried.defences()
+        for row in matrix.rows
+        if row.defence == each.name
+    ]
+    return _frame(("without", "when", "with it", *(shown.en for _, shown in kinds)), rows)
+
+
+def _outcomes(outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
+    columns = ("drill", "documents", "effects", "calls refused", "late writes refused", "damaged", "to people", "seconds")
+    rows = [
+        (
+            name,
+            seen.documents,
+            seen.effects,
+            seen.repeated_calls,
+            seen.late_writes,
+            seen.damage.total,
+            seen.reconciliation,
+            f"{seen.seconds:.1f}",
+        )
+        for name, seen in outcomes.items()
+    ]
+    return _frame(columns, rows)
 
 
 def _event(run: StepRun) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab import lesson, paths
+from lab import defences, lesson, paths
+from lab import truth_table as guards_tried
 
 
 def lessons(language: str) -> str:
@@ -30,6 +31,38 @@ def tour(language: str) -> str:
     return f"```text\n{text.rstrip()}\n```"
 
 
+def truth_table(language: str) -> str:
+    """The truth table of lesson 06 as it was recorded: what a late write destroys, by the guard of the write."""
+    heads = {
+        "en": ("the write's guard", "the owner's finish after any other change"),
+        "pt": ("a guarda da escrita", "conclusão do dono depois de outra mudança qualquer"),
+    }
+    table = guards_tried.recorded()
+    with _in(language):
+        first, last = heads[language]
+        rows = [
+            [f"`{guard.shown}`"]
+            + [_strong_unless("0", str(table.cell(guard.name, each.name).text)) for each in guards_tried.situations()]
+            + [_strong_unless("1", str(table.owners[guard.name]))]
+            for guard in guards_tried.guards()
+        ]
+        return _table([first, *(str(each.shown) for each in guards_tried.situations()), last], rows)
+
+
+def defence_matrix(language: str) -> str:
+    """The defence matrix of lesson 09 as it was recorded: the documents damaged without each defence."""
+    heads = {"en": ("without", "when", "with it"), "pt": ("sem", "quando", "com ela")}
+    matrix = defences.recorded()
+    with _in(language):
+        rows = []
+        for each in defences.defences():
+            row = matrix.row(each.name)
+            damaged = [str(getattr(row.without_it, kind)) for kind, _ in defences.kinds()]
+            cells = [str(row.with_it.total), *damaged]
+            rows.append([str(each.shown), str(each.situation), *(_strong_unless("0", cell) for cell in cells)])
+        return _table([*heads[language], *(str(shown) for _, shown in defences.kinds())], rows)
+
+
 def glossary() -> str:
     """The names in the database and what they mean."""
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
@@ -48,6 +81,10 @@ def _in(language: str) -> Iterator[None]:
             del os.environ["LAB_LANG"]
         else:
             os.environ["LAB_LANG"] = before
+
+
+def _strong_unless(good: str, cell: str) -> str:
+    return cell if cell == good else f"**{cell}**"
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

@@ -76,7 +76,7 @@ def stop(data: Path) -> bool:
             process.send_signal(sign)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if _has_ended(process):
+            if has_ended(process):
                 return True
             time.sleep(0.02)
     raise ServerError(
@@ -87,7 +87,7 @@ def stop(data: Path) -> bool:
     )
 
 
-def _has_ended(process: psutil.Process) -> bool:
+def has_ended(process: psutil.Process) -> bool:
     """Whether it ended, perhaps not yet waited for (a container's first process may never do it)."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab import lesson, paths, report, terminals, transcript
+from lab import defences, lesson, paths, report, terminals, transcript, truth_table
 from lab.errors import LabError
 from lab.language import say
 from lab.lesson import Stage
@@ -90,6 +90,16 @@ def tell_tour(target: Target, stage: Stage) -> None:
         Tour(stage, console).tell()
         (paths.OBSERVED / f"tour_{language}.txt").write_text(told.getvalue(), encoding="utf-8")
     os.environ["LAB_LANG"] = before
+
+
+def tell_truth_table(stage: Stage) -> None:
+    """Write the truth table of lesson 06 as the pages show it."""
+    truth_table.RECORDED.write_text(truth_table.examine(stage.conninfo).as_json(), encoding="utf-8")
+
+
+def tell_defence_matrix(stage: Stage) -> None:
+    """Write the defence matrix of lesson 09 as the pages show it."""
+    defences.RECORDED.write_text(defences.examine(stage.conninfo).as_json(), encoding="utf-8")
 
 
 def _environment(stage: Stage) -> dict[str, Any]:

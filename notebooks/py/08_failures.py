@@ -1,0 +1,160 @@
+# ---
+# jupyter:
+#   jupytext:
+#     notebook_metadata_filter: -jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 08 · Failures
+#
+# Run the cells from top to bottom (Shift-Enter). Where a cell says `guess = ...`, write your guess in place of the three
+# dots before you go on; *Run All* works without guesses. The sessions are real connections to a database of this notebook's own.
+#
+# *Rode as células de cima para baixo (Shift-Enter). Onde houver `guess = ...`, escreva seu palpite no lugar dos três
+# pontos antes de seguir; as sessões são conexões reais a um banco só deste notebook.*
+
+# %%
+try:
+    import lab.notebook as nb
+except ImportError:
+    raise ImportError(
+        "This kernel is not the lab's. Start the notebook with ./lab notebook, or choose as"
+        " kernel the Python of the lab's own environment (.lab/venv). / Este kernel não é o do"
+        " laboratório. Abra o notebook com ./lab notebook, ou escolha como kernel o Python do"
+        " ambiente do laboratório (.lab/venv)."
+    ) from None
+
+nb.begin("08")
+
+# %% [markdown]
+# ## One retry for everything
+# Document 1 is broken: its value is no number. The other three are good. The worker's rule is simple: whatever fails goes back.
+
+# %%
+nb.sql("08_one_retry", "a_claims", "a_works", "a_retries")
+nb.ask("08_one_retry", "a_claims_again")
+guess = ...
+
+# %%
+hammered = nb.play("08_one_retry", work={"a_works": 0.2, "a_works_again": 0.2})
+nb.answer(guess, hammered["a_claims_again"].value)
+nb.claim("08_one_retry")
+nb.timeline(hammered)
+nb.table(hammered, "c_reads")
+
+# %% [markdown]
+# **Why.** What went back is the oldest again, so it is the next one: without a pause, without an end, and the three good ones
+# behind it wait. `erro` does not even say whether a person should look at the document or at the network.
+#
+# ## By category
+# Two questions decide: would it fail again unchanged? Then it ends now. Else: when is it worth another try?
+
+# %%
+nb.sql("08_by_category", "a_fails_content", "a_fails_system")
+nb.ask("08_by_category", "b_claims")
+guess = ...  # such as: 1 2
+
+# %%
+sorted_out = nb.play("08_by_category", work={"a_works": 0.3, "c_waits": 0.3})
+nb.answer(guess, " ".join(str(row[0]) for row in sorted_out["b_claims"].rows))
+nb.claim("08_by_category")
+nb.timeline(sorted_out)
+nb.table(sorted_out, "c_reads")
+
+# %% [markdown]
+# ## How long is later?
+# `recuo` doubles the delay with every attempt, from one second on, and leaves half of it to chance. A second doubled eleven
+# times is half an hour. How long does a document wait after attempt 12, in full minutes, at most? *Quanto um documento espera,
+# no máximo, depois da tentativa 12, em minutos inteiros?*
+
+# %%
+guess = ...  # minutes
+
+# %%
+delays = nb.query(
+    "SELECT tentativa, round(min(segundos), 1)::text AS menor, round(max(segundos), 1)::text AS maior"
+    " FROM (SELECT tentativa, extract(EPOCH FROM recuo(tentativa)) AS segundos"
+    " FROM generate_series(1, 12) AS tentativa CROSS JOIN generate_series(1, 200)) AS sorteios"
+    " GROUP BY tentativa ORDER BY tentativa"
+)
+nb.answer(guess, round(float(delays["maior"].iloc[-1]) / 60))
+delays.set_index("tentativa")
+
+# %%
+nb.observe("08.backoff")
+
+# %% [markdown]
+# **Why.** A receiver that was down is met by everybody at once when it comes back, if all waited for equally long. Chance draws
+# them apart. Half of the delay is kept, since a delay of nothing is no delay.
+#
+# ## What failed?
+# A real deadlock, a connection that is cut, a statement that takes too long, a value that is no number: four errors, told apart by
+# SQLSTATE. Which of them does not come back? *Qual deles não volta?*
+
+# %%
+guess = ...  # conexao, conteudo, impasse or sistemico
+
+# %%
+nb.observe("08.counted_apart")
+apart = nb.query("SELECT documento_id, status, categoria_erro, ultimo_erro FROM fila_documentos ORDER BY documento_id")
+nb.answer(guess, apart[apart["status"] == "falhou"]["categoria_erro"].iloc[0])
+apart.set_index("documento_id")
+
+# %% [markdown]
+# ## The document that kills its worker
+# It makes the worker run out of memory, say: nobody is left to report a failure. It may be tried twice.
+
+# %%
+nb.sql("08_crash", "c_kills_a", "c_recovers", "b_claims", "c_kills_b")
+nb.ask("08_crash", "c_recovers_again")
+guess = ...  # yes or no
+
+# %%
+killer = nb.play("08_crash", work={"c_kills_a": 0.4, "c_kills_b": 1.2})
+nb.answer(guess, "no" if killer["c_recovers_again"].rows[0][1] == "falhou" else "yes")
+nb.claim("08_crash")
+nb.table(killer, "c_reads")
+
+# %% [markdown]
+# **Why.** The claim counts, not the report: an attempt is spent before it can go wrong. Dead letter is nothing but `falhou` with a
+# category; `recuperar` gives it `queda`.
+#
+# ## What is put off must not stand in the way
+# 20,000 documents are put off until tomorrow, and all are older than the four that are due. A claim that orders by age walks past
+# them. How many buffers does it touch, and how many does one that orders by `disponivel_em`? Make a guess before you run it.
+# *Quantos buffers cada uma lê? Dê um palpite antes de rodar.*
+
+# %%
+nb.observe("08.due_order")
+
+# %% [markdown]
+# **Why.** The partial index of the due order begins with the longest due; what is due tomorrow stands at its far end.
+#
+# ## What is written down
+# Errors quote: libxml the document, the server the row, a driver the password. `resumir` stands before everything that is kept.
+
+# %%
+nb.observe("08.redacted")
+
+# %% [markdown]
+# **What a production queue does.** A worker classifies by SQLSTATE or HTTP status, not by words; writes a reason of its own; logs id,
+# version, category and the next attempt, never the document. It counts failures by category: one bad document is a document's
+# matter, a hundred `conexao` are yours. A person looks at what has ended in `falhou` (lesson 10 gives it back to the queue).
+#
+# **What we simplified.** One rule of delay for all receivers; a real one may say itself when to come back (`Retry-After`).
+#
+# ## Surprises
+
+# %%
+nb.surprises("08")
+
+# %% [markdown]
+# **Next:** 09, effects: what happened in the world outside when nobody is left to tell.

@@ -1,0 +1,439 @@
+"""Lesson 08: what is worth trying again, when, and how often."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import psycopg
+
+from lab.buffers import touched
+from lab.failure import classify
+from lab.language import Text, brazilian
+from lab.lesson import Lesson, Observed, Stage, find_scenario
+from lab.play import Play
+
+lesson = Lesson(
+    __file__,
+    minutes=12,
+    question=Text(
+        "A document fails. Is it worth trying again, when, and how often?",
+        "Um documento falhou. Vale a pena tentar de novo, quando e quantas vezes?",
+    ),
+    answer=Text(
+        "content ends at once; the rest comes back later, each time later; a crash counts; nothing waits behind it",
+        "conteúdo acaba na hora; o resto volta mais tarde, cada vez mais; a queda conta; nada fica esperando atrás",
+    ),
+    psql_only=Text("partly (measuring needs ./lab run 08)", "em parte (medir pede ./lab run 08)"),
+)
+
+CANARY = "CANARIO-4711"
+LATER = "UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 hour'"
+VALUE = (
+    "SELECT (xpath('/nfe/valor/text()', conteudo_xml))[1]::TEXT::NUMERIC FROM fila_documentos WHERE documento_id = %s"
+)
+
+
+@lesson.scenario("one_retry")
+def one_retry(play: Play) -> Observed:
+    claims = [play[step].value for step in ("a_claims", "a_claims_again", "a_claims_once_more")]
+    bad, *good = play["c_reads"].rows
+    others = [row[2] for row in good]
+    return Observed(
+        claims == ["1", "1", "1"] and others == ["0", "0", "0"] and bad[1:] == ("pendente", "3", "erro"),
+        f"claims in a row: {_list(claims)}; attempts of document 1: {bad[2]}, of the others: {_list(others)};"
+        f" what the table says of it: {bad[3]}",
+        f"reservas seguidas: {_list(claims)}; tentativas do documento 1: {bad[2]}, dos outros: {_list(others)};"
+        f" o que a tabela diz dele: {bad[3]}",
+    )
+
+
+@lesson.scenario("by_category")
+def by_category(play: Play) -> Observed:
+    content, system = (play[step].rows[0][1:] for step in ("a_fails_content", "a_fails_system"))
+    now, later = ([row[0] for row in play[step].rows] for step in ("b_claims", "b_claims_later"))
+    ended = play["c_reads"].rows[0]
+    holds = (content, system) == (("falhou", None), ("pendente", "t")) and (now, later) == (["3", "4"], ["2"])
+    return Observed(
+        holds and ended == ("1", "falhou", "1", "conteudo", "valor nao e um numero"),
+        f"content: {content[0]} ({ended[4]}); system: {system[0]}, put off; B got {_list(now)}, an hour later {_list(later)}",
+        f"conteúdo: {content[0]} ({ended[4]}); sistema: {system[0]}, adiado; B recebeu {_list(now)}, uma hora depois {_list(later)}",
+    )
+
+
+@lesson.experiment(
+    "backoff",
+    "The delay doubles with each attempt up to five minutes, and its upper half is random, so that what failed together comes apart.",
+    "A espera dobra a cada tentativa até cinco minutos, e a metade de cima é aleatória: o que falhou junto não volta junto.",
+)
+def backoff(stage: Stage) -> Observed:
+    stage.build(8)
+    with stage.connection() as connection:
+        rows = connection.execute(
+            "SELECT tentativa, extract(EPOCH FROM recuo(tentativa))::float8"
+            " FROM generate_series(1, 12) AS tentativa CROSS JOIN generate_series(1, 200)"
+        ).fetchall()
+    delays = {attempt: [delay for number, delay in rows if number == attempt] for attempt in range(1, 13)}
+    full = {attempt: min(2.0 ** (attempt - 1), 300.0) for attempt in delays}
+    within = all(full[each] / 2 <= min(delays[each]) and max(delays[each]) <= full[each] for each in delays)
+    spread = all(max(delays[each]) - min(delays[each]) > full[each] / 4 for each in delays)
+    different = len({delay for _, delay in rows})
+    seen = {each: f"{min(delays[each]):.1f} to {max(delays[each]):.1f} s" for each in (1, 5, 9, 12)}
+    listed = "; ".join(f"{attempt}: {delay}" for attempt, delay in seen.items())
+    return Observed(
+        within and spread,
+        f"delay after attempt {listed}; {different} different ones of {len(rows)}",
+        f"espera depois da tentativa {brazilian(listed).replace(' to ', ' a ')}; {different} diferentes em {len(rows)}",
+    )
+
+
+@lesson.experiment(
+    "counted_apart",
+    "Deadlock, lost connection, timeout and content error are told apart by SQLSTATE and counted apart; only content ends at once.",
+    "Impasse, conexão perdida, tempo esgotado e erro de conteúdo são distinguidos pelo SQLSTATE e contados à parte; só conteúdo encerra.",
+)
+def counted_apart(stage: Stage) -> Observed:
+    stage.build(8)
+    with stage.connection() as connection:
+        connection.execute("SELECT enfileirar('NFE-0005', 'nfe-0005.xml', '<nfe><valor>abc</valor></nfe>')")
+        connection.execute("CREATE TABLE saldos AS SELECT conta, 0 AS saldo FROM generate_series(1, 2) AS conta")
+        claims = connection.execute("SELECT documento_id, token_reserva FROM reservar('worker-a', 5)").fetchall()
+        tokens: dict[int, int] = dict(claims)
+        ends = {**_deadlock(stage), 3: _lost_connection(stage), 4: _timeout(connection), 5: _content(connection)}
+        for document, error in ends.items():
+            if error is None:
+                connection.execute("SELECT concluir(%s, %s)", [document, tokens[document]])
+                continue
+            failure = classify(error)
+            connection.execute(
+                "SELECT falhar(%s, %s, %s, %s)", [document, tokens[document], failure.category, failure.reason]
+            )
+        counted = connection.execute(
+            "SELECT categoria_erro, status, count(*) FROM fila_documentos"
+            " WHERE categoria_erro IS NOT NULL GROUP BY categoria_erro, status ORDER BY categoria_erro"
+        ).fetchall()
+    expected = [("conexao", "pendente"), ("conteudo", "falhou"), ("impasse", "pendente"), ("sistemico", "pendente")]
+    told = ", ".join(f"{category} {number} ({status})" for category, status, number in counted)
+    states = ", ".join(sorted(str(error.sqlstate or "none") for error in ends.values() if error))
+    return Observed(
+        counted == [(*pair, 1) for pair in expected],
+        f"{told}; by SQLSTATE {states}",
+        f"{told}; pelos SQLSTATEs {states}",
+    )
+
+
+@lesson.scenario("crash")
+def crash(play: Play) -> Observed:
+    attempts = [play[step].rows[0][1] for step in ("a_claims", "b_claims")]
+    after = [play[step].rows[0][1] for step in ("c_recovers", "c_recovers_again")]
+    offered = len(play["d_asks"].rows)
+    ended = play["c_reads"].rows[0]
+    holds = (attempts, after, offered) == (["1", "2"], ["pendente", "falhou"], 0)
+    return Observed(
+        holds and ended[1:] == ("falhou", "2", "2", "queda", "worker sem sinal"),
+        f"after crash 1 {after[0]}, after crash 2 {after[1]} ({ended[4]}); offered to a third worker: {offered}",
+        f"depois da queda 1: {after[0]}; da queda 2: {after[1]} ({ended[4]}); oferecidos a um terceiro worker: {offered}",
+    )
+
+
+@lesson.experiment(
+    "due_order",
+    "The claim orders by disponivel_em on an index of its own: what is put off costs it nothing, and the episode's order stays.",
+    "A reserva ordena por disponivel_em, em índice próprio: o que foi adiado não lhe custa nada, e a ordem do episódio se mantém.",
+)
+def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
+    stage.build(8)
+    with stage.connection() as connection:
+        # Whatever was put off has been updated, so it lies in the table in no order; else neighbours would share a buffer.
+        connection.execute(
+            "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em, disponivel_em)"
+            " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-15 09:00-03' + n * INTERVAL '1 s',"
+            " relogio() + INTERVAL '1 day' FROM generate_series(1, %s) AS n ORDER BY md5(n::TEXT)",
+            [delayed],
+        )
+        choice = _choice(connection)
+        new = _buffers(connection, choice)
+        with connection.transaction(force_rollback=True):
+            claims = [connection.execute("SELECT chave FROM reservar('worker-a')").fetchone() for _ in range(4)]
+        # The order before this lesson: the index it had, and none of the new ones.
+        connection.execute("DROP INDEX fila_documentos_devidos_idx, fila_documentos_devidos_inquilino_idx")
+        connection.execute("CREATE INDEX ON fila_documentos (criado_em, documento_id) WHERE status = 'pendente'")
+        old = _buffers(connection, choice.replace("ORDER BY disponivel_em", "ORDER BY criado_em"))
+    keys = [claim[0] for claim in claims if claim]
+    waiting = f"{delayed:,}"
+    return Observed(
+        old > 100 * new and keys == ["NFE-0001", "NFE-0002", "NFE-0003", "NFE-0004"],
+        f"buffers a claim with {waiting} put off at the head of the old order: {old:,}; ordered by disponivel_em: {new};"
+        f" claimed: {_list(keys)}",
+        f"buffers por reserva com {brazilian(waiting)} adiados no início da ordem antiga: {brazilian(f'{old:,}')};"
+        f" ordenando por disponivel_em: {new}; reservados: {_list(keys)}",
+    )
+
+
+@lesson.experiment(
+    "redacted",
+    "Reasons are kept short and redacted: no text of a document and no password that stood in an error gets to ultimo_erro or auditoria.",
+    "Os motivos ficam curtos e sem dados: nem texto do documento nem senha que estava em um erro chega a ultimo_erro ou auditoria.",
+)
+def redacted(stage: Stage) -> Observed:
+    stage.build(8)
+    with stage.connection() as connection:
+        connection.execute("DELETE FROM fila_documentos")
+        reasons = _leaky_reasons(connection)
+        for number, reason in enumerate(reasons):
+            key, payload = f"NFE-{number}", f"<nfe><valor>{CANARY}</valor></nfe>"
+            connection.execute("SELECT enfileirar(%s, 'nfe.xml', %s::xml, p_max_tentativas => 1)", [key, payload])
+            connection.execute(
+                "SELECT falhar(documento_id, token_reserva, 'sistemico', %s) FROM reservar('worker-a')", [reason]
+            )
+        connection.execute("SELECT enfileirar('NFE-Q', 'nfe.xml', '<nfe/>')")
+        connection.execute("SELECT documento_id FROM reservar('worker-a')")
+        connection.execute(LATER)
+        connection.execute("SELECT documento_id FROM recuperar('vigia', %s)", [reasons[-1]])
+        row = connection.execute(
+            "SELECT count(*) FILTER (WHERE ultimo_erro LIKE %(canary)s),"
+            " (SELECT count(*) FROM auditoria WHERE auditoria::TEXT LIKE %(canary)s),"
+            " count(ultimo_erro), max(length(ultimo_erro)), bool_or(ultimo_erro ~ E'[\\r\\n]') FROM fila_documentos",
+            {"canary": f"%{CANARY}%"},
+        ).fetchone()
+    assert row
+    in_errors, in_audit, kept, longest, broken = row
+    given = sum(CANARY in reason for reason in [*reasons, reasons[-1]])
+    return Observed(
+        given == kept == len(reasons) + 1 and (in_errors, in_audit, broken) == (0, 0, False) and longest <= 200,
+        f"reasons given with the canary: {given}; kept with it: ultimo_erro {in_errors}, auditoria {in_audit};"
+        f" {kept} kept, of {longest} characters at most",
+        f"motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {in_errors}, auditoria {in_audit};"
+        f" {kept} guardados, de no máximo {longest} caracteres",
+    )
+
+
+@lesson.experiment(
+    "rounds",
+    "In twenty rounds of one worker, one retry for everything does nothing but the broken document; by category the others are done.",
+    "Em vinte rodadas de um worker, a nova tentativa única só lida com o documento quebrado; por categoria, os outros são concluídos.",
+    core=False,
+)
+def rounds(stage: Stage) -> Observed:
+    (bad, done), (bad_after, done_after) = (_rounds(stage, 20, retry_all=all_alike) for all_alike in (True, False))
+    return Observed(
+        (bad, done) == (20, 0) and (bad_after, done_after) == (1, 3),
+        f"one retry for everything: document 1 tried {bad} times, {done} finished; by category: tried {bad_after} time,"
+        f" {done_after} finished",
+        f"nova tentativa única: documento 1 tentado {bad} vezes, {done} concluídos; por categoria: tentado {bad_after} vez,"
+        f" {done_after} concluídos",
+    )
+
+
+@lesson.scenario("counted_at_report", core=False)
+def counted_at_report(play: Play) -> Observed:
+    claims = [play[step].rows for step in ("a_claims", "b_claims", "d_claims")]
+    handed = sum(map(len, claims))
+    _, counted, allowed = claims[-1][0]
+    return Observed(
+        (handed, counted, allowed) == (3, "0", "2"),
+        f"handed out {handed} times, counted {counted}, allowed {allowed}",
+        f"entregue {handed} vezes, contadas {counted}, permitidas {allowed}",
+    )
+
+
+@lesson.experiment(
+    "twelve_crashes",
+    "A document that kills its worker is still handed out after twelve crashes if attempts count at the report; at the claim they stop it.",
+    "Quem derruba o worker ainda é entregue após doze quedas se a tentativa conta no relato; contada na reserva, ela o detém.",
+    core=False,
+)
+def twelve_crashes(stage: Stage) -> Observed:
+    at_report, at_claim = _handed_out(stage, 12, at_claim=False), _handed_out(stage, 12, at_claim=True)
+    return Observed(
+        (at_report, at_claim) == (12, 5),
+        f"handed out in 12 rounds, five attempts allowed: counted at the report {at_report}, at the claim {at_claim}",
+        f"entregas em 12 rodadas, com cinco tentativas permitidas: contando no relato {at_report}, na reserva {at_claim}",
+    )
+
+
+@lesson.scenario("batch", core=False)
+def batch(play: Play) -> Observed:
+    states = [[row[1] for row in play[step].rows] for step in ("c_reads", "c_reads_again")]
+    whole, each = (state.count("concluido") for state in states)
+    return Observed(
+        whole == 0 and play["a_ends"].command == "ROLLBACK" and each == 3 and states[1][3] == "falhou",
+        f"finished of 4: in one piece {whole}, with savepoints {each}, and document 4 {states[1][3]}",
+        f"concluídos de 4: tudo junto {whole}; com SAVEPOINT {each}, e o documento 4 {states[1][3]}",
+    )
+
+
+@lesson.scenario("commit_after_error", core=False)
+def commit_after_error(play: Play) -> Observed:
+    commit, finished = play["a_commits"], len(play["c_reads"].rows)
+    return Observed(
+        (commit.outcome, commit.command, finished) == ("done", "ROLLBACK", 0),
+        f"COMMIT: {commit.outcome}, and the server answers {commit.command}; finished: {finished}",
+        f"COMMIT: sem erro, e o servidor responde {commit.command}; concluídos: {finished}",
+    )
+
+
+@lesson.experiment(
+    "commit_says",
+    "The driver's commit() after a swallowed error raises nothing either; only the command tag of COMMIT says ROLLBACK.",
+    "O commit() do driver depois de um erro engolido também não acusa nada; só a resposta ao COMMIT diz ROLLBACK.",
+    core=False,
+)
+def commit_says(stage: Stage) -> Observed:
+    stage.build(8)
+    with stage.connection() as watch, stage.connection("lab/worker") as worker:
+        document = worker.execute("SELECT documento_id, token_reserva FROM reservar('worker-a')").fetchone()
+        worker.autocommit = False
+        worker.execute("SELECT concluir(%s, %s)", document)
+        _swallow(worker)
+        worker.commit()
+        worker.execute("SELECT concluir(%s, %s)", document)
+        _swallow(worker)
+        tag = worker.execute("COMMIT").statusmessage
+        row = watch.execute("SELECT count(*) FROM fila_documentos WHERE status = 'concluido'").fetchone()
+    assert row
+    return Observed(
+        tag == "ROLLBACK" and row[0] == 0,
+        f"commit() raised nothing; the tag of COMMIT: {tag}; finished: {row[0]}",
+        f"commit() não acusou nada; resposta ao COMMIT: {tag}; concluídos: {row[0]}",
+    )
+
+
+def _deadlock(stage: Stage) -> dict[int, psycopg.Error | None]:
+    """Documents 1 and 2 lock the same two rows in opposite orders: the error of the one that loses, None of the other."""
+    both_hold = Barrier(2)
+
+    def work(first: int, second: int) -> psycopg.Error | None:
+        try:
+            with stage.connection(f"lab/worker-{first}") as connection, connection.transaction():
+                connection.execute("UPDATE saldos SET saldo = saldo + 1 WHERE conta = %s", [first])
+                both_hold.wait(10)
+                connection.execute("UPDATE saldos SET saldo = saldo + 1 WHERE conta = %s", [second])
+        except psycopg.Error as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.submit(work, 1, 2), pool.submit(work, 2, 1)
+    return {1: one.result(), 2: other.result()}
+
+
+def _lost_connection(stage: Stage) -> psycopg.Error | None:
+    """The error of a worker whose connection is cut."""
+    with stage.connection() as operator, stage.connection("lab/worker") as worker:
+        operator.execute("SELECT pg_terminate_backend(%s, 5000)", [worker.info.backend_pid])
+        return _error(worker, "SELECT 1")
+
+
+def _timeout(connection: psycopg.Connection) -> psycopg.Error | None:
+    """The error of a statement that takes longer than it may."""
+    connection.execute("SET statement_timeout = '20ms'")
+    error = _error(connection, "SELECT pg_sleep(10)")
+    connection.execute("RESET statement_timeout")
+    return error
+
+
+def _content(connection: psycopg.Connection) -> psycopg.Error | None:
+    """The error of the work on document 5, whose value is no number."""
+    return _error(connection, VALUE, 5)
+
+
+def _error(connection: psycopg.Connection, statement: str, *values: object) -> psycopg.Error | None:
+    try:
+        connection.execute(statement.encode(), values or None)
+    except psycopg.Error as error:
+        return error
+    return None
+
+
+def _swallow(connection: psycopg.Connection) -> None:
+    """What code does that catches an error and goes on."""
+    _error(connection, "INSERT INTO diario (documento_id) VALUES (1)")
+
+
+def _choice(connection: psycopg.Connection) -> str:
+    """The query by which `reservar` chooses one document, out of the function itself."""
+    row = connection.execute("SELECT prosrc FROM pg_proc WHERE oid = 'reservar'::regproc").fetchone()
+    assert row
+    found = re.search(r"SELECT documento_id\s+FROM fila_documentos\s+WHERE.*?LIMIT p_lote", row[0], re.DOTALL)
+    assert found
+    return found[0].replace("p_lote", "1")
+
+
+def _buffers(connection: psycopg.Connection, statement: str) -> int:
+    """The buffers a claim's choice touches once the table has been looked at, and with everything warm."""
+    connection.execute("VACUUM ANALYZE fila_documentos")
+    touched(connection, statement)
+    return touched(connection, statement)
+
+
+def _leaky_reasons(connection: psycopg.Connection) -> list[str]:
+    """Reasons as careless workers hand them over: what servers and drivers say, each with the canary in it."""
+    long_line = f"<nfe><emitente>{f'{CANARY} ' * 20}</nfe>"
+    malformed = _error(connection, "SELECT xmlparse(DOCUMENT %s)", long_line)
+    entity = _error(connection, "SELECT xmlparse(DOCUMENT %s)", f"<nfe>\n<valor>&{CANARY};</valor>\n</nfe>")
+    number = _error(connection, "SELECT %s::TEXT::NUMERIC", CANARY)
+    assert malformed and entity and number
+    return [
+        malformed.diag.message_detail or "",
+        f"{malformed}\nDETAIL: {malformed.diag.message_detail}",
+        entity.diag.message_detail or "",
+        str(number),
+        f"connection to postgresql://app:{CANARY}@receptor:5432/fila failed",
+        f"connection failed: host=receptor password='{CANARY} 2026' user=app",
+        f"HTTP 401, Authorization: Bearer {CANARY}",
+    ]
+
+
+def _rounds(stage: Stage, number: int, *, retry_all: bool) -> tuple[int, int]:
+    """Let one worker take a document so many times, where document 1 is broken: attempts of document 1, and how many finished."""
+    story = find_scenario("08_one_retry")
+    retry = story.step("a_retries").sql
+    stage.build(story.state if retry_all else 8)
+    with stage.connection() as worker:
+        for statement in story.setup:
+            worker.execute(statement.encode())
+        for _ in range(number):
+            claimed = worker.execute("SELECT documento_id, token_reserva FROM reservar('worker-a')").fetchone()
+            if claimed is None:
+                break
+            document, token = claimed
+            error = _error(worker, VALUE, document)
+            if error is None:
+                worker.execute("SELECT concluir(%s, %s)", claimed)
+            elif retry_all:
+                worker.execute(retry.replace("token_reserva = 1", f"token_reserva = {token}").encode())
+            else:
+                failure = classify(error)
+                worker.execute("SELECT falhar(%s, %s, %s, %s)", [document, token, failure.category, failure.reason])
+        row = worker.execute(
+            "SELECT max(tentativas) FILTER (WHERE documento_id = 1), count(*) FILTER (WHERE status = 'concluido')"
+            " FROM fila_documentos"
+        ).fetchone()
+    assert row
+    return row[0], row[1]
+
+
+def _handed_out(stage: Stage, crashes: int, *, at_claim: bool) -> int:
+    """How often the one document is handed out in so many rounds, each of which kills the worker that gets it."""
+    story = find_scenario("08_counted_at_report")
+    claim, recover = story.step("a_claims").sql, story.step("c_recovers").sql
+    if at_claim:
+        claim, recover = "SELECT documento_id FROM reservar('worker-a')", "SELECT documento_id FROM recuperar('vigia')"
+    stage.build(story.state)
+    handed = 0
+    with stage.connection() as watch:
+        watch.execute("DELETE FROM fila_documentos WHERE documento_id > 1")
+        for _ in range(crashes):
+            with stage.connection("lab/worker") as worker:
+                handed += len(worker.execute(claim.encode()).fetchall())
+                watch.execute("SELECT pg_terminate_backend(%s, 5000)", [worker.info.backend_pid])
+            watch.execute(LATER)
+            watch.execute(recover.encode())
+            watch.execute(LATER)
+    return handed
+
+
+def _list(values: list[str] | list[str | None]) -> str:
+    return " ".join(map(str, values))

@@ -1,0 +1,299 @@
+"""Drills: real processes are killed and stopped at the worst moments, and the evidence is read when all is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab import evidence, schema
+from lab.errors import LabError
+from lab.evidence import Damage
+from lab.ground import PAST_LEASE, Ground, ground
+from lab.language import Text, say
+from lab.scratch import crash, scratch_server
+from lab.weakened import STATE
+from lab.worker import STOPS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a drill came to, all its processes ended.
+
+    documents: how many there were. effects: how many the receiver executed. repeated_calls: calls that it did not execute again.
+    late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does not fit together in the
+    audit. seconds: from the disaster until every document had ended; leases and delays are moved over by the lab's clock.
+    """
+
+    documents: int
+    effects: int
+    repeated_calls: int
+    late_writes: int
+    reconciliation: int
+    damage: Damage
+    faults: tuple[str, ...]
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether every document ended without damage, with an audit that fits together."""
+        return not self.damage.total and not self.faults
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck."""
+
+    name: str
+    text: Text
+    not_tried: Text
+    run: Callable[[Ground], float]
+    expected: Callable[[Outcome], bool]
+
+
+def hold(drill: Drill, conninfo: str) -> Outcome:
+    """Rebuild the queue in state 09 and hold a drill there; no process of it outlives this. Raises LabError if it gets stuck."""
+    if drill.name == DATABASE_CRASH:
+        return _on_a_server_of_its_own(drill)
+    schema.build(conninfo, STATE)
+    with ground(conninfo) as here:
+        return judge(here, drill.run(here))
+
+
+def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> Outcome:
+    """Rebuild the queue, and kill a worker at this point of its first document, or let it stand still there past its lease.
+
+    `keys` is whether the receiver executes a key only once.
+    Raises LabError for a point that is none.
+    """
+    if point not in STOPS:
+        raise LabError(f"A worker can be met at {', '.join(STOPS)}, not at {point}.")
+    schema.build(conninfo, STATE)
+    with ground(conninfo, keys=keys) as here:
+        return judge(here, (killed if killed_there else zombie)(point)(here))
+
+
+def judge(here: Ground, struck: float) -> Outcome:
+    """End every process of the drill, and say from the tables and the books what it came to."""
+    seconds = time.monotonic() - struck
+    here.end_all()
+    after, events = here.tables(), here.events()
+    books, effects = here.books()
+    return Outcome(
+        documents=len(here.before.documents),
+        effects=books.effects,
+        repeated_calls=books.refused,
+        late_writes=evidence.late_writes_refused(events),
+        reconciliation=sum(document.status == "conciliacao" for document in after.documents.values()),
+        damage=evidence.damage(here.before, after, effects, events),
+        faults=tuple(evidence.faults(here.before, after)),
+        seconds=seconds,
+    )
+
+
+def find(name: str) -> Drill:
+    """The drill of that name; LabError, with what there is, if there is none."""
+    for drill in drills():
+        if drill.name == name:
+            return drill
+    names = ", ".join(drill.name for drill in drills())
+    raise LabError(say(f"There is no drill {name}; there are {names}.", f"Não há ensaio {name}; há {names}."))
+
+
+# -- what happens
+
+
+def killed(point: str) -> Callable[[Ground], float]:
+    """A worker is killed at this point of its first document; another one takes over."""
+
+    def run(here: Ground) -> float:
+        worker = here.stopped_at(point, "worker-a")
+        struck = time.monotonic()
+        worker.kill()
+        here.advance(PAST_LEASE)
+        here.finish()
+        return struck
+
+    return run
+
+
+def zombie(point: str) -> Callable[[Ground], float]:
+    """A worker stands still at this point until its lease is over and another one has finished; then it goes on."""
+
+    def run(here: Ground) -> float:
+        worker = here.stopped_at(point, "worker-a")
+        struck = time.monotonic()
+        worker.freeze()
+        here.advance(PAST_LEASE)
+        here.finish()
+        worker.go_on()
+        worker.thaw()
+        worker.drain()
+        return struck
+
+    return run
+
+
+def receiver_down(here: Ground) -> float:
+    """The receiver is killed; every document is tried once meanwhile."""
+    (receiver,) = here.receivers
+    struck = time.monotonic()
+    receiver.kill()
+    here.worker("worker-a", "--once", "--batch", "4").drain()
+    here.open_receiver()
+    here.finish()
+    return struck
+
+
+def receiver_killed(here: Ground) -> float:
+    """The receiver is killed after it executed, before it could answer."""
+    here.behave(hold="after")
+    (receiver,) = here.receivers
+    worker = here.worker("worker-a", "--once")
+    receiver.wait_for("holding")
+    struck = time.monotonic()
+    receiver.kill()
+    worker.drain()
+    here.open_receiver()
+    here.finish()
+    return struck
+
+
+def unknown_and_irreversible(here: Ground) -> float:
+    """The receiver executes the first document, drops the answer, and then tells nobody what became of it."""
+    struck = time.monotonic()
+    here.behave(answer="dropped", queries=False)
+    here.worker("worker-a", "--once", "--irreversible").drain()
+    here.behave(answer="given")
+    here.finish("worker-b", "--irreversible")
+    return struck
+
+
+def database_crash(server_dies: Callable[[], None]) -> Callable[[Ground], float]:
+    """The database crashes while a call is out, and comes back; the worker goes on with what it holds."""
+
+    def run(here: Ground) -> float:
+        here.behave(hold="before")
+        (receiver,) = here.receivers
+        worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--beat", "0.05")
+        receiver.wait_for("holding")
+        struck = time.monotonic()
+        server_dies()
+        here.behave(hold="nothing")
+        worker.drain()
+        return struck
+
+    return run
+
+
+def _on_a_server_of_its_own(drill: Drill) -> Outcome:
+    with scratch_server() as server:
+        conninfo = server.conninfo()
+        schema.build(conninfo, STATE)
+
+        def restart() -> None:
+            crash(server)
+            server.up()
+
+        with ground(conninfo) as here:
+            return judge(here, database_crash(restart)(here))
+
+
+# -- what is expected
+
+
+def exactly_once(outcome: Outcome) -> bool:
+    """Every document has its one effect, and nobody was needed."""
+    return outcome.clean and outcome.effects == outcome.documents and not outcome.reconciliation
+
+
+DATABASE_CRASH = "database_crash"
+
+
+def drills() -> list[Drill]:
+    """All drills, in the order in which they are told."""
+    one_victim = Text(
+        "several workers killed at once; a machine that loses power",
+        "vários workers mortos de uma vez; queda de energia",
+    )
+    return [
+        Drill(
+            "kill_before_commit",
+            Text("SIGKILL after the lock, before the claim's commit", "SIGKILL depois do bloqueio, antes do COMMIT da reserva"),
+            one_victim,
+            killed("locked"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_after_claim",
+            Text("SIGKILL after the claim's commit, before anything else", "SIGKILL logo depois do COMMIT da reserva"),
+            one_victim,
+            killed("claimed"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_before_call",
+            Text("SIGKILL after the stage's commit, before the call", "SIGKILL depois do COMMIT da etapa, antes da chamada"),
+            one_victim,
+            killed("calling"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_after_call",
+            Text("SIGKILL after the call, before its confirmation", "SIGKILL depois da chamada, antes da confirmação"),
+            one_victim,
+            killed("called"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "zombie",
+            Text(
+                "SIGSTOP just before the call until another worker has finished, then SIGCONT",
+                "SIGSTOP logo antes da chamada até outro worker concluir, depois SIGCONT",
+            ),
+            Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),
+            zombie("calling"),
+            lambda seen: exactly_once(seen) and seen.repeated_calls == 1 and seen.late_writes == 1,
+        ),
+        Drill(
+            "zombie_after_call",
+            Text(
+                "SIGSTOP after the call until another worker has finished, then SIGCONT",
+                "SIGSTOP depois da chamada até outro worker concluir, depois SIGCONT",
+            ),
+            one_victim,
+            zombie("called"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls and seen.late_writes == 1,
+        ),
+        Drill(
+            "receiver_down",
+            Text("the receiver is dead at every first attempt", "o receptor está fora do ar em todas as primeiras tentativas"),
+            Text("a receiver that is away for longer than all attempts last", "um receptor fora do ar por mais que todas as tentativas"),
+            receiver_down,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "receiver_killed",
+            Text("the receiver is killed after executing, before answering", "o receptor morre depois de executar, antes de responder"),
+            Text("a receiver that loses its books", "um receptor que perde o seu registro"),
+            receiver_killed,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "unknown_and_irreversible",
+            Text(
+                "the answer is dropped, the receiver refuses queries, the effect cannot be undone",
+                "a resposta se perde, o receptor recusa consultas, o efeito não pode ser desfeito",
+            ),
+            Text("what people do with it (lesson 10)", "o que as pessoas fazem com isso (lição 10)"),
+            unknown_and_irreversible,
+            lambda seen: not seen.faults and seen.reconciliation == 1 and seen.effects == seen.documents,
+        ),
+        Drill(
+            DATABASE_CRASH,
+            Text("the database is killed while a call is out, and started again", "o banco é derrubado durante uma chamada e reiniciado"),
+            Text("a standby promoted in its place (lesson 06)", "uma réplica promovida no lugar dele (lição 06)"),
+            database_crash(lambda: None),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls and not seen.late_writes,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,65 @@
+"""Drills and the defence matrix on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from rich.console import Console
+
+from lab.defences import Matrix, defences, kinds, worth
+from lab.drill import Drill, Outcome, hold
+from lab.evidence import Damage
+from lab.language import decimal, say
+
+
+def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times: int) -> bool:
+    """Hold drills so many times in a row and print what they came to; returns whether all went as expected."""
+    good = True
+    for drill in chosen:
+        with console.status(f"{drill.name} × {times}"):
+            seen = [hold(drill, conninfo) for _ in range(times)]
+        held = sum(drill.expected(one) for one in seen)
+        good &= held == times
+        style = "green" if held == times else "red"
+        console.print(f"{drill.name}  [{style}]{held}/{times}[/]  [bold]{drill.text}[/]", highlight=False)
+        console.print(f"  {_figures(seen)}", highlight=False)
+        for fault in sorted({fault for one in seen for fault in one.faults}):
+            console.print(f"  [red]{fault}[/]", highlight=False)
+        console.print(f"  [dim]{say('not tried', 'não testado')}: {drill.not_tried}[/]", highlight=False)
+    return good
+
+
+def _figures(seen: Sequence[Outcome]) -> str:
+    """What one drill came to, each figure with its range."""
+    seconds = decimal(median(one.seconds for one in seen), 1)
+    documents, effects = _range(one.documents for one in seen), _range(one.effects for one in seen)
+    calls, writes = _range(one.repeated_calls for one in seen), _range(one.late_writes for one in seen)
+    damaged, people = _range(one.damage.total for one in seen), _range(one.reconciliation for one in seen)
+    return say(
+        f"documents {documents}, effects {effects}; refused: calls {calls}, late writes {writes}; damaged {damaged};"
+        f" to people {people}; {seconds} s",
+        f"documentos {documents}, efeitos {effects}; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
+        f" {damaged}; para pessoas {people}; {seconds} s",
+    )
+
+
+def _range(figures: Iterable[int]) -> str:
+    found = sorted(set(figures))
+    return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def show_matrix(matrix: Matrix, console: Console) -> bool:
+    """Print the matrix; returns whether every defence kept all damage off, and was missed where it was gone."""
+    for each in defences():
+        row = matrix.row(each.name)
+        console.print(f"[bold]{say('without', 'sem')}: {each.shown}[/]  ({each.situation})", highlight=False)
+        console.print(f"  {say('with it', 'com ela')}: {_damage(row.with_it)}", highlight=False)
+        console.print(f"  {say('without it', 'sem ela')}: {_damage(row.without_it)}", highlight=False)
+    return worth(matrix)
+
+
+def _damage(damage: Damage) -> str:
+    """The documents damaged, by what went wrong."""
+    found = [f"{shown} {getattr(damage, name)}" for name, shown in kinds() if getattr(damage, name)]
+    return ", ".join(found) or say("nothing damaged", "nada danificado")

@@ -1,0 +1,97 @@
+"""Which kind of failure an error is, and how it may be told: by class and kind, never with a document's words."""
+
+from __future__ import annotations
+
+import http.client
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import ParseError
+
+Category = Literal["conteudo", "sistemico", "conexao", "impasse"]
+
+# SQLSTATE classes. What concerns the server or the moment passes by; what concerns the data does not.
+CONTENT_CLASSES = ("22", "23")
+CONNECTION_CLASSES = ("08",)
+CONNECTION_STATES = ("57P01", "57P02", "57P03", "57P05", "25P03")
+# A deadlock's victim and a serialization failure: the transaction was rolled back whole, and may simply be run again.
+COLLISIONS = ("40001", "40P01")
+# Answers by which the receiver says that it has executed nothing and never will. A 404 is not among them: it may come from a
+# mistyped address, which no document should suffer for.
+REJECTIONS = (400, 413, 415, 422)
+ANOTHER_CONTENT = 409
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure as `falhar` takes it. `reason` is short, and made here, so that no word of a document can be in it."""
+
+    category: Category
+    reason: str
+
+
+class Rejected(Exception):
+    """The receiver refuses the document: nothing was executed, nor will be."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
+
+class Unanswered(Exception):
+    """The receiver did not say what became of the call, or of the question: it may have been executed, or not."""
+
+    def __init__(self, category: Category, reason: str) -> None:
+        super().__init__(reason)
+        self.failure = Failure(category, reason)
+
+
+class NotSent(Unanswered):
+    """The call did not leave this machine: nobody answered at the receiver's address."""
+
+
+class BadDocument(Exception):
+    """The document cannot be worked on, whoever tries; the text says why and quotes nothing of it."""
+
+
+def classify(error: Exception) -> Failure:
+    """The failure that an error is; what is not known counts as systemic, which is tried again a limited number of times."""
+    if isinstance(error, Unanswered):
+        return error.failure
+    if isinstance(error, Rejected):
+        return Failure("conteudo", f"the receiver rejects it: HTTP {error.status}")
+    if isinstance(error, BadDocument):
+        return Failure("conteudo", str(error))
+    if isinstance(error, ParseError):
+        line, column = error.position
+        return Failure("conteudo", f"malformed XML: line {line}, column {column + 1}")
+    if isinstance(error, DefusedXmlException):
+        return Failure("conteudo", "it has a DOCTYPE or entities")
+    if isinstance(error, psycopg.Error):
+        return _of_sqlstate(error.sqlstate)
+    if isinstance(error, TimeoutError):
+        return Failure("sistemico", "timeout")
+    if isinstance(error, (OSError, http.client.HTTPException)):
+        return Failure("conexao", type(error).__name__)
+    return Failure("sistemico", type(error).__name__)
+
+
+def _of_sqlstate(sqlstate: str | None) -> Failure:
+    reason = f"SQLSTATE {sqlstate or 'none: the connection was lost'}"
+    if sqlstate is None or sqlstate.startswith(CONNECTION_CLASSES) or sqlstate in CONNECTION_STATES:
+        return Failure("conexao", reason)
+    if sqlstate in COLLISIONS:
+        return Failure("impasse", reason)
+    return Failure("conteudo" if sqlstate.startswith(CONTENT_CLASSES) else "sistemico", reason)
+
+
+def of_status(status: int) -> Exception:
+    """What an answer that is no result means: a rejection, or that nothing is known."""
+    if status in REJECTIONS:
+        return Rejected(status)
+    if status == ANOTHER_CONTENT:
+        # Trying again is no use, and something was executed under this key: its stage stays unknown, so it is for people.
+        return Unanswered("conteudo", "the key was executed with another content: HTTP 409")
+    return Unanswered("sistemico", f"HTTP {status}")

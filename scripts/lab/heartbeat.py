@@ -1,0 +1,83 @@
+"""The heartbeat: renews what its worker holds, on a connection of its own, so that it beats while the worker is at work."""
+
+from __future__ import annotations
+
+import threading
+
+import psycopg
+
+from lab.failure import classify
+from lab.worklog import WorkLog
+from lab.workqueue import Claim, Queue, Unreachable
+
+
+class Heartbeat(threading.Thread):
+    """Renews every document held, each `every` seconds (0: never), for `lease` seconds.
+
+    A renewal that changes no row says that the document is somebody else's, or that its time is up: it is renewed no more, and
+    `lost` says so.
+    """
+
+    def __init__(self, queue: Queue, every: float, lease: float, log: WorkLog) -> None:
+        super().__init__(name="heartbeat", daemon=True)
+        self._queue = queue
+        self._every = every
+        self._lease = lease
+        self._log = log
+        self._turn = threading.Lock()
+        self._held: dict[int, Claim] = {}
+        self._lost: set[int] = set()
+        self._stopping = threading.Event()
+
+    def hold(self, claim: Claim) -> None:
+        """Renew this one from now on."""
+        with self._turn:
+            self._held[claim.token] = claim
+
+    def release(self, claim: Claim) -> None:
+        """Renew this one no more: its attempt is over."""
+        with self._turn:
+            self._held.pop(claim.token, None)
+            self._lost.discard(claim.token)
+
+    def lost(self, claim: Claim) -> bool:
+        """Whether a renewal of this one was refused."""
+        with self._turn:
+            return claim.token in self._lost
+
+    def held(self) -> list[Claim]:
+        """What is held now."""
+        with self._turn:
+            return list(self._held.values())
+
+    def stop(self) -> None:
+        """End the thread, and its connection."""
+        self._stopping.set()
+        self._queue.give_up_waiting()
+        if self.is_alive():
+            self.join()
+        self._queue.close()
+
+    def run(self) -> None:
+        """Beat until `stop`."""
+        if not self._every:
+            return
+        while not self._stopping.wait(self._every):
+            for claim in self.held():
+                if not self.lost(claim):
+                    self._beat(claim)
+
+    def _beat(self, claim: Claim) -> None:
+        try:
+            renewed = self._queue.renew(claim, self._lease)
+        except Unreachable:
+            return
+        except psycopg.Error as error:
+            # The next beat tries again; if none succeeds, the lease ends, as it should.
+            self._log.of(claim, "not_renewed", category=classify(error).category, sqlstate=error.sqlstate)
+            return
+        with self._turn:
+            if not renewed and claim.token in self._held:
+                self._lost.add(claim.token)
+        if renewed:
+            self._log.of(claim, "renewed")

@@ -1,0 +1,214 @@
+"""The receiver: a small HTTP service outside the database, which executes documents and keeps books of its own.
+
+    POST /documents             the document, its key (percent-encoded) in the header Idempotency-Key: executes it, once a key
+    GET  /operations/KEY        what it knows of a key: 200 with the reference, or 404 with known: false
+    POST /behaviour             how it shall behave from now on, as JSON: see Behaviour
+
+It says on stdout, one JSON object a line, where it listens and when it holds a call back. It listens on this machine only.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import unquote
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from lab.errors import LabError
+from lab.language import say
+from lab.ledger import AnotherContent, Ledger
+
+HOST = "127.0.0.1"
+KEY_HEADER = "Idempotency-Key"
+LONGEST_KEY = 300
+BOUND = 10_000_000  # bytes of a document, as the loader has it
+LONGEST_DELAY = 600.0  # seconds
+
+Answer = Literal["given", "dropped"]
+Hold = Literal["nothing", "before", "after"]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How the receiver behaves.
+
+    delay: seconds it takes before it executes. failing: it answers 503 and executes nothing. rejecting: it answers 422 and
+    executes nothing. answer: "dropped" executes, and then cuts the connection. hold: "before" or "after" executing, a call waits
+    until the receiver is told to hold nothing. queries: whether it answers what it knows of a key (else 503).
+    """
+
+    delay: float = 0.0
+    failing: bool = False
+    rejecting: bool = False
+    answer: Answer = "given"
+    hold: Hold = "nothing"
+    queries: bool = True
+
+    def changed(self, wanted: object) -> Behaviour:
+        """This behaviour with what the JSON object `wanted` names; raises ValueError for what it does not know."""
+        if not isinstance(wanted, dict) or not wanted.keys() <= self.__dict__.keys():
+            raise ValueError("unknown behaviour")
+        new = replace(self, **wanted)
+        delay_is_good = type(new.delay) in (int, float) and 0 <= new.delay <= LONGEST_DELAY
+        flags_are_good = all(isinstance(flag, bool) for flag in (new.failing, new.rejecting, new.queries))
+        if not (delay_is_good and flags_are_good and new.answer in get_args(Answer) and new.hold in get_args(Hold)):
+            raise ValueError("a value that the behaviour does not take")
+        return new
+
+
+class Receiver:
+    """The service on a ledger; `behaviour` is how it starts."""
+
+    def __init__(self, ledger: Ledger, behaviour: Behaviour) -> None:
+        self._ledger = ledger
+        self._behaviour = behaviour
+        self._changed = threading.Condition()
+
+    def application(self) -> Starlette:
+        """The service as an ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/documents", self._receive, methods=["POST"]),
+                Route("/operations/{key:path}", self._tell, methods=["GET"]),
+                Route("/behaviour", self._behave, methods=["POST"]),
+            ]
+        )
+
+    def release(self) -> None:
+        """Let every call go on that is held back."""
+        with self._changed:
+            self._behaviour = replace(self._behaviour, hold="nothing")
+            self._changed.notify_all()
+
+    async def _receive(self, request: Request) -> Response:
+        key = unquote(request.headers.get(KEY_HEADER, ""))  # a header holds no letter outside of Latin-1
+        if not 1 <= len(key) <= LONGEST_KEY:
+            return _refusal(400, "a document needs a key")
+        content = bytearray()
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > BOUND:
+                return _refusal(413, "too large")
+        return await run_in_threadpool(self._execute, key, bytes(content))
+
+    def _execute(self, key: str, content: bytes) -> Response:
+        now = self._behaviour
+        if now.failing:
+            return _refusal(503, "out of order")
+        if now.rejecting:
+            return _refusal(422, "not accepted")
+        time.sleep(now.delay)
+        self._hold_back("before")
+        try:
+            receipt = self._ledger.execute(key, content)
+        except AnotherContent:
+            return _refusal(409, "this key was executed with another content")
+        self._hold_back("after")
+        if now.answer == "dropped":
+            # Promised and not sent: the server can only cut the connection.
+            return StreamingResponse(_nothing(), headers={"Content-Length": "1"})
+        answer = {"reference": receipt.reference, "repeated": receipt.repeated}
+        return JSONResponse(answer, 200 if receipt.repeated else 201)
+
+    def _tell(self, request: Request) -> Response:
+        if not self._behaviour.queries:
+            return _refusal(503, "queries are not answered")
+        reference = self._ledger.reference(request.path_params["key"])
+        if reference is None:
+            # It says so in so many words: any web server answers 404 to a mistyped address.
+            return JSONResponse({"known": False}, 404)
+        return JSONResponse({"reference": reference})
+
+    async def _behave(self, request: Request) -> Response:
+        try:
+            behaviour = self._behaviour.changed(await request.json())
+        except ValueError:
+            return _refusal(400, "not a behaviour")
+        with self._changed:
+            self._behaviour = behaviour
+            self._changed.notify_all()
+        return JSONResponse(behaviour.__dict__)
+
+    def _hold_back(self, moment: Hold) -> None:
+        with self._changed:
+            if self._behaviour.hold != moment:
+                return
+            _tell_event("holding", moment=moment)
+            self._changed.wait_for(lambda: self._behaviour.hold != moment)
+
+
+def serve(ledger_file: Path, port: int, *, by_key: bool, behaviour: Behaviour) -> None:
+    """Run the receiver until SIGTERM or SIGINT.
+
+    ledger_file: its books, made if they are not there. port: 0 for any free one; which, it says. by_key: see Ledger.
+    Raises LabError if the port is taken.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise LabError(
+            say(
+                f"The receiver cannot listen on port {port} ({error.strerror}). Choose another one: --port NNNN",
+                f"O receptor não consegue escutar na porta {port} ({error.strerror}). Escolha outra: --port NNNN",
+            )
+        ) from error
+    ledger = Ledger(ledger_file, by_key=by_key)
+    receiver = Receiver(ledger, behaviour)
+    server = _Server(receiver)
+    try:
+        with suppress(KeyboardInterrupt):  # the signal, which uvicorn raises again once it has ended
+            server.run(sockets=[listener])
+    finally:
+        listener.close()
+        ledger.close()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, which says where it listens once it does, and holds no call back when it has to end."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        # Nothing is logged: an address carries the key, and an error could carry the document.
+        super().__init__(
+            uvicorn.Config(receiver.application(), log_config=None, log_level="critical", access_log=False)
+        )
+        self._receiver = receiver
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        assert sockets
+        _tell_event("listening", url=f"http://{HOST}:{sockets[0].getsockname()[1]}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._receiver.release()
+        await super().shutdown(sockets)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+def _refusal(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status)
+
+
+def _tell_event(event: str, **facts: object) -> None:
+    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,99 @@
+"""What the lab's roles may not do: everything that the check of lab.permissions does not ask of them, tried one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors, sql
+
+from lab.grants import DUTIES, Duty, lab_role
+from lab.permissions import Call
+from lab.session import SCHEMA
+
+# By table, a column to change; the clock is the lab's own.
+TABLES = {"fila_documentos": "status", "auditoria": "para", "relogio_do_laboratorio": "adiantado"}
+VIEWS = ("situacao", "falhas_por_categoria")
+# What a view calls is called by its reader, who may thus call it himself.
+THROUGH_VIEWS = {("reader", "relogio"), ("operator", "relogio")}
+
+FUNCTIONS = """
+SELECT proname, array_agg(format_type(argument.type, NULL) ORDER BY argument.number)
+FROM pg_proc
+LEFT JOIN LATERAL unnest(proargtypes) WITH ORDINALITY AS argument (type, number) ON TRUE
+WHERE pronamespace = %s::REGNAMESPACE
+GROUP BY pg_proc.oid, proname
+ORDER BY proname
+"""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Something a role tried that it is not for; `sqlstate` is the answer, None if nothing stopped it."""
+
+    duty: Duty
+    what: str
+    sqlstate: str | None
+
+    @property
+    def refused(self) -> bool:
+        return self.sqlstate == errors.InsufficientPrivilege.sqlstate
+
+
+def trespass(connection: psycopg.Connection, asked: Iterable[Call]) -> list[Attempt]:
+    """Let each of the lab's roles try every function, table and sequence of the schema beyond the calls it is `asked` for.
+
+    Each attempt is undone, whatever comes of it. The connection must be allowed to become the roles, and be the owner.
+    """
+    allowed = {(call.duty, call.what) for call in asked} | THROUGH_VIEWS
+    attempts = []
+    for duty in DUTIES:
+        statements = dict(_functions(connection)) | dict(_changes())
+        reads = {name: _select(name) for name in (*TABLES, *VIEWS)}
+        for what, statement in (statements | reads).items():
+            if (duty, what) not in allowed:
+                attempts.append(Attempt(duty, what, _answer(connection, duty, statement)))
+    return attempts
+
+
+def _functions(connection: psycopg.Connection) -> Iterable[tuple[str, sql.Composed]]:
+    """A call of each function, with nothing but nulls: whether one may is asked before they are looked at."""
+    for name, types in connection.execute(FUNCTIONS, [SCHEMA]).fetchall():
+        nulls = sql.SQL(", ").join(sql.SQL(f"NULL::{kind}") for kind in types if kind is not None)
+        yield name, sql.SQL("SELECT {}({})").format(sql.Identifier(SCHEMA, name), nulls)
+
+
+def _changes() -> Iterable[tuple[str, sql.Composed]]:
+    """What may be done to a table besides reading it, and a token drawn from the sequence."""
+    forms = {
+        "INSERT": "INSERT INTO {table} DEFAULT VALUES",
+        "UPDATE": "UPDATE {table} SET {column} = {column}",
+        "DELETE": "DELETE FROM {table}",
+        "TRUNCATE": "TRUNCATE {table}",
+        "FOR UPDATE": "SELECT 1 FROM {table} FOR UPDATE",
+        "LOCK": "LOCK TABLE {table} IN SHARE MODE",
+    }
+    for name, column in TABLES.items():
+        for verb, form in forms.items():
+            yield (
+                f"{verb} {name}",
+                sql.SQL(form).format(table=sql.Identifier(SCHEMA, name), column=sql.Identifier(column)),
+            )
+    yield "nextval token_reserva_seq", sql.SQL("SELECT nextval({})").format(sql.Literal(f"{SCHEMA}.token_reserva_seq"))
+
+
+def _select(name: str) -> sql.Composed:
+    return sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(SCHEMA, name))
+
+
+def _answer(connection: psycopg.Connection, duty: Duty, statement: sql.Composed) -> str | None:
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(lab_role(duty))))
+            connection.execute(statement)
+    except psycopg.Error as error:
+        if connection.closed:
+            raise
+        return error.sqlstate
+    return None

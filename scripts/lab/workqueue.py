@@ -1,0 +1,196 @@
+"""The protocol's functions as a worker calls them, on a connection that comes back after the server was away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from lab.failure import classify
+from lab.session import SCHEMA
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect
+TRIES = 6  # of one statement, which loses a deadlock or its connection each time
+# A statement of the protocol takes milliseconds. One that waits longer waits for somebody who should not be there.
+SETTINGS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=0"
+
+
+class Unreachable(Exception):
+    """The database is away, and the worker was asked to stop waiting for it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A document as it was claimed: what the attempt needs, and the token that proves whose it is."""
+
+    document: int
+    tenant: str
+    token: int
+    version: int
+    attempt: int
+    key: str
+    stage: str
+    reference: str | None
+    payload: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a failed attempt left its document; `due` is None if it is over."""
+
+    status: str
+    version: int
+    due: datetime | None
+
+
+@dataclass(frozen=True)
+class Late:
+    """A document that was taken from a late worker."""
+
+    document: int
+    status: str
+    version: int
+    attempt: int
+    stage: str
+
+
+class Queue:
+    """A connection to the queue in `schema`; `name` is what the server calls it, `lost` is told of each loss.
+
+    Each call is a transaction of its own. One that meets a lost connection is sent again on a new one: an outcome is guarded by
+    its token, so sent twice it changes nothing more, and a claim whose answer was lost is found by its lease.
+    """
+
+    def __init__(
+        self, conninfo: str, name: str, schema: str = SCHEMA, lost: Callable[[str], None] | None = None
+    ) -> None:
+        self._conninfo = conninfo
+        self._name = name
+        self._schema = schema
+        self._lost = lost or (lambda kind: None)
+        self._given_up = threading.Event()
+        self._connection: psycopg.Connection | None = None
+        self._together = False
+
+    def give_up_waiting(self) -> None:
+        """From now on a lost connection raises Unreachable instead of being waited for."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection]:
+        """A transaction around several calls and what the block writes itself; if its connection is lost, so is all of it."""
+        connection = self._connected()
+        self._together = True
+        try:
+            with connection.transaction():
+                yield connection
+        finally:
+            self._together = False
+
+    def claim(self, worker: str, batch: int, lease: float, tenant: str | None) -> list[Claim]:
+        """Claim up to `batch` due documents for `lease` seconds."""
+        rows = self._rows(
+            "SELECT documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
+            " conteudo_xml::TEXT FROM {}.reservar(%s, %s, make_interval(secs => %s), %s)",
+            [worker, batch, lease, tenant],
+        )
+        return [Claim(*row) for row in rows]
+
+    def renew(self, claim: Claim, lease: float) -> bool:
+        """Move the deadline; False if the document is no longer this worker's, or its time is up."""
+        return bool(
+            self._rows(
+                "SELECT documento_id FROM {}.renovar(%s, %s, make_interval(secs => %s), %s)",
+                [claim.document, claim.token, lease, claim.tenant],
+            )
+        )
+
+    def record(self, claim: Claim, stage: str, reference: str | None) -> int | None:
+        """Record the stage; the new version, None if the document is no longer this worker's."""
+        return self._version(
+            "SELECT versao FROM {}.registrar_etapa(%s, %s, %s, %s, %s)",
+            [claim.document, claim.token, stage, reference, claim.tenant],
+        )
+
+    def finish(self, claim: Claim, reference: str | None) -> int | None:
+        """Finish the document; the new version, None if it is no longer this worker's."""
+        return self._version(
+            "SELECT versao FROM {}.concluir(%s, %s, %s, %s)", [claim.document, claim.token, reference, claim.tenant]
+        )
+
+    def reconcile(self, claim: Claim, reason: str) -> int | None:
+        """Hand the document to people; the new version, None if it is no longer this worker's."""
+        return self._version(
+            "SELECT versao FROM {}.conciliar(%s, %s, %s, %s)", [claim.document, claim.token, reason, claim.tenant]
+        )
+
+    def fail(self, claim: Claim, category: str, reason: str) -> Ended | None:
+        """End the attempt as failed; None if the document is no longer this worker's."""
+        rows = self._rows(
+            "SELECT status, versao, disponivel_em FROM {}.falhar(%s, %s, %s, %s, %s)",
+            [claim.document, claim.token, category, reason, claim.tenant],
+        )
+        return Ended(*rows[0]) if rows else None
+
+    def recover(self, who: str, tenant: str | None) -> list[Late]:
+        """Take late documents from their workers."""
+        rows = self._rows(
+            "SELECT documento_id, status, versao, tentativas, etapa FROM {}.recuperar(p_quem => %s, p_inquilino => %s)",
+            [who, tenant],
+        )
+        return [Late(*row) for row in rows]
+
+    def deferred(self) -> int:
+        """How many documents are due now or later."""
+        return int(self._rows("SELECT aguardando + adiados FROM {}.situacao", [])[0][0])
+
+    def _version(self, statement: LiteralString, values: Sequence[object]) -> int | None:
+        rows = self._rows(statement, values)
+        return int(rows[0][0]) if rows else None
+
+    def _rows(self, statement: LiteralString, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        query = sql.SQL(statement).format(sql.Identifier(self._schema))
+        tries = 0
+        while True:
+            connection = self._connected()
+            try:
+                return connection.execute(query, values).fetchall()
+            except psycopg.Error as error:
+                if self._together:
+                    raise  # sent again it would stand alone
+                tries += 1
+                if tries == TRIES:
+                    raise
+                if connection.closed:
+                    self._lost("database_lost")
+                elif classify(error).category == "impasse":
+                    # Under autocommit it is rolled back already: this is a new transaction with a new snapshot.
+                    self._lost("collision")
+                else:
+                    raise
+
+    def _connected(self) -> psycopg.Connection:
+        """The connection, made anew if it was lost; raises Unreachable once `give_up_waiting` was called."""
+        pause = FIRST_PAUSE
+        while self._connection is None or self._connection.closed:
+            try:
+                self._connection = psycopg.connect(
+                    self._conninfo, autocommit=True, application_name=self._name, options=SETTINGS, connect_timeout=10
+                )
+            except psycopg.OperationalError:
+                self._lost("database_away")
+                if self._given_up.wait(pause):
+                    raise Unreachable from None
+                pause = min(2 * pause, LONGEST_PAUSE)
+        return self._connection

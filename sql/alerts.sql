@@ -1,0 +1,33 @@
+-- alerts: three questions to ask again and again. Zero rows: all is well.
+--
+-- Needs  sql/10_operators.sql
+-- Run    psql -X -f sql/alerts.sql          (again whenever you like: it only looks)
+-- See    nothing, as long as workers come and go as they should. The limits are examples: set your own.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET "lab.de" = '10';
+SET "lab.para" = '99';
+\ir require_state.sql
+
+-- Leases end, and nobody recovers their documents: is anything calling recuperar?
+SELECT
+    count(*) AS orfaos,
+    sql_semana_12.relogio() - min(reservado_ate) AS maior_atraso
+FROM sql_semana_12.fila_documentos
+WHERE status = 'processando'
+HAVING min(reservado_ate) < sql_semana_12.relogio() - INTERVAL '2 minutes';
+
+-- What is due waits, and nobody claims it: too few workers, or none?
+SELECT sql_semana_12.relogio() - min(disponivel_em) AS maior_espera
+FROM sql_semana_12.fila_documentos
+WHERE status = 'pendente'
+HAVING min(disponivel_em) < sql_semana_12.relogio() - INTERVAL '10 minutes';
+
+-- People are needed: what became of these calls nobody knows. It reads the whole queue, so now and then is enough.
+SELECT
+    count(*) AS em_conciliacao,
+    min(documento_id) AS documento_id
+FROM sql_semana_12.fila_documentos
+WHERE status = 'conciliacao'
+HAVING count(*) > 0;

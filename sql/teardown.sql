@@ -1,0 +1,69 @@
+-- teardown: removes what the lab made: the schema of this database, and the roles of the server that no database uses any more.
+--
+-- Needs  nothing; what is not there is passed over.
+-- Run    psql -X -f sql/teardown.sql          (once in each database that holds the lab's queue; again whenever you like)
+-- See    what became of the schema and of each role.
+--
+-- Only what carries the lab's mark in its comment is dropped. A role is kept, and it says so, while another database still uses it.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+
+BEGIN;
+
+CREATE TEMPORARY TABLE desmontado (
+    ordem INTEGER GENERATED ALWAYS AS IDENTITY,
+    objeto TEXT NOT NULL,
+    resultado TEXT NOT NULL
+) ON COMMIT DROP;
+
+DO $teardown$
+DECLARE
+    v_marca TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
+    v_papel TEXT;
+    v_resultado TEXT;
+BEGIN
+    IF to_regnamespace('sql_semana_12') IS NULL THEN
+        v_resultado := 'not here';
+    ELSIF coalesce(v_marca, '') NOT LIKE 'queue lab, state %' THEN
+        v_resultado := 'left untouched: this lab did not make it';
+    ELSE
+        DROP SCHEMA sql_semana_12 CASCADE;
+        v_resultado := 'dropped';
+    END IF;
+    INSERT INTO desmontado (objeto, resultado) VALUES ('schema sql_semana_12', v_resultado);
+    FOREACH v_papel IN ARRAY ARRAY[
+        'sql_semana_12_worker', 'sql_semana_12_reader', 'sql_semana_12_operator', 'sql_semana_12_application'
+    ] LOOP
+        BEGIN
+            IF to_regrole(v_papel) IS NULL THEN
+                v_resultado := 'not here';
+            ELSIF shobj_description(to_regrole(v_papel), 'pg_authid') IS DISTINCT FROM 'queue lab' THEN
+                v_resultado := 'left untouched: this lab did not make it';
+            ELSE
+                EXECUTE format('DROP ROLE %I', v_papel);
+                v_resultado := 'dropped';
+            END IF;
+        EXCEPTION
+            WHEN dependent_objects_still_exist THEN
+                -- In this database or in others: the dependencies of shared objects are shared, too.
+                SELECT 'kept: still used in ' || string_agg(DISTINCT coalesce(banco.datname, 'the server'), ', ')
+                INTO v_resultado
+                FROM pg_shdepend AS uso
+                LEFT JOIN pg_database AS banco ON uso.dbid = banco.oid
+                WHERE uso.refclassid = 'pg_authid'::REGCLASS AND uso.refobjid = to_regrole(v_papel);
+            WHEN insufficient_privilege THEN
+                v_resultado := format('kept: role %s may not drop it', current_user);
+            WHEN undefined_object OR internal_error THEN
+                v_resultado := 'dropped by another session at this moment';
+        END;
+        INSERT INTO desmontado (objeto, resultado) VALUES ('role ' || v_papel, v_resultado);
+    END LOOP;
+END
+$teardown$;
+
+SELECT objeto, resultado
+FROM desmontado
+ORDER BY ordem;
+
+COMMIT;

@@ -1,0 +1,352 @@
+"""The protocol's functions: what bad input does (nothing), and the rules of the house that every one of them keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from lab import schema
+from lab.session import SessionPins
+from tests.helpers import fetch
+
+FIRST_STATE, STATE = 5, 10
+MEGABYTE = "x" * 1_000_000
+CANARY = "canary-7f3a"
+PAYLOAD = f"<nfe>{CANARY}</nfe>"
+
+# Everything in the queue but the clocks of the sequences.
+EVERYTHING = (
+    "SELECT coalesce(jsonb_agg(to_jsonb(linha) - 'conteudo_xml' ORDER BY documento_id), '[]') FROM fila_documentos AS linha",
+    "SELECT coalesce(jsonb_agg(to_jsonb(linha) ORDER BY auditoria_id), '[]') FROM auditoria AS linha",
+)
+
+# A document in each state, by id; 1 and 2 are in work under the tokens 1 and 2, and 2 is at an unknown stage.
+PREPARED = """
+SELECT reservar('worker-a', 2);
+SELECT registrar_etapa(2, 2, 'desconhecido');
+SELECT pausar(3, 0, 'ana', 'motivo');
+SELECT enfileirar('A', 'a.xml', '<a/>'), enfileirar('B', 'b.xml', '<b/>'), enfileirar('C', 'c.xml', '<c/>');
+SELECT reservar('worker-b', 3);
+SELECT concluir(4, 3);
+SELECT falhar(5, 4, 'conteudo', 'motivo');
+SELECT conciliar(6, 5, 'motivo');
+"""
+IN_WORK, UNKNOWN, PAUSED, FINISHED, FAILED, UNRECONCILED, WAITING = range(1, 8)
+
+
+@pytest.fixture(scope="module")
+def prepared(module_database: str) -> Iterator[psycopg.Connection]:
+    """A connection to a queue with a document in each state, in autocommit."""
+    schema.build(module_database, STATE)
+    with SessionPins().psycopg_connection(module_database, "lab/protocol") as connection:
+        for statement in PREPARED.strip().split(";\n"):
+            connection.execute(statement.encode())
+        yield connection
+
+
+@pytest.fixture
+def queue(prepared: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    """The same queue for each test: what it does is rolled back."""
+    prepared.execute("BEGIN")
+    yield prepared
+    prepared.execute("ROLLBACK")
+
+
+def everything(queue: psycopg.Connection) -> list[object]:
+    return [queue.execute(query.encode()).fetchone() for query in EVERYTHING]
+
+
+def rows(queue: psycopg.Connection, call: str, **values: object) -> list[tuple[object, ...]]:
+    return queue.execute(f"SELECT * FROM {call}".encode(), values).fetchall()
+
+
+def version_of(queue: psycopg.Connection, document: int) -> int:
+    row = queue.execute("SELECT versao FROM examinar(%s)", [document]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+# Bad input
+
+WORKER_FUNCTIONS = {
+    "renovar": "renovar({}, {}, '30 seconds', {})",
+    "registrar_etapa": "registrar_etapa({}, {}, 'desconhecido', NULL, {})",
+    "concluir": "concluir({}, {}, NULL, {})",
+    "falhar": "falhar({}, {}, 'sistemico', 'motivo', {})",
+    "conciliar": "conciliar({}, {}, 'motivo', {})",
+}
+OPERATOR_FUNCTIONS = {
+    "pausar": (WAITING, "pausar({}, {}, 'ana', 'motivo', {})"),
+    "retomar": (PAUSED, "retomar({}, {}, 'ana', 'motivo', {})"),
+    "confirmar": (UNRECONCILED, "confirmar({}, {}, 'R1', 'ana', 'motivo', {})"),
+    "reenfileirar": (FAILED, "reenfileirar({}, {}, 'ana', 'motivo', 1, {})"),
+}
+
+
+def test_the_prepared_queue_holds_a_document_in_each_state(queue: psycopg.Connection) -> None:
+    states = queue.execute("SELECT documento_id, status FROM fila_documentos ORDER BY documento_id").fetchall()
+    assert dict(states) == {
+        IN_WORK: "processando",
+        UNKNOWN: "processando",
+        PAUSED: "pausado",
+        FINISHED: "concluido",
+        FAILED: "falhou",
+        UNRECONCILED: "conciliacao",
+        WAITING: "pendente",
+    }
+
+
+@pytest.mark.parametrize("call", WORKER_FUNCTIONS.values(), ids=WORKER_FUNCTIONS)
+@pytest.mark.parametrize(
+    ("document", "token", "tenant"),
+    [
+        (IN_WORK, 2, "NULL"),  # the token of another row
+        (IN_WORK, 99, "NULL"),
+        (IN_WORK, "NULL", "NULL"),
+        ("NULL", 1, "NULL"),
+        (99, 1, "NULL"),
+        (-1, -1, "NULL"),
+        (FINISHED, 3, "NULL"),  # its own, but of an attempt that has ended
+        (IN_WORK, 1, "'another'"),
+        (IN_WORK, 1, "''"),
+    ],
+)
+def test_without_the_token_in_force_a_worker_gets_zero_rows_and_changes_nothing(
+    queue: psycopg.Connection, call: str, document: object, token: object, tenant: str
+) -> None:
+    before = everything(queue)
+    assert rows(queue, call.format(document, token, tenant)) == []
+    assert everything(queue) == before
+
+
+@pytest.mark.parametrize(("document", "call"), OPERATOR_FUNCTIONS.values(), ids=OPERATOR_FUNCTIONS)
+def test_without_the_version_an_operator_saw_he_gets_zero_rows_and_changes_nothing(
+    queue: psycopg.Connection, document: int, call: str
+) -> None:
+    before = everything(queue)
+    version = version_of(queue, document)
+    for key, number, tenant in [
+        (document, version - 1, "NULL"),
+        (document, version + 1, "NULL"),
+        (document, "NULL", "NULL"),
+        (document, version, "'another'"),
+        ("NULL", version, "NULL"),
+        (99, version, "NULL"),
+        (FINISHED, version_of(queue, FINISHED), "NULL"),  # no command is for that state
+    ]:
+        assert rows(queue, call.format(key, number, tenant)) == [], (key, number, tenant)
+    assert everything(queue) == before
+    assert len(rows(queue, call.format(document, version, "'padrao'"))) == 1
+
+
+def test_a_live_lease_keeps_an_operator_out(queue: psycopg.Connection) -> None:
+    before = everything(queue)
+    assert rows(queue, f"pausar({IN_WORK}, {version_of(queue, IN_WORK)}, 'ana', 'motivo')") == []
+    assert everything(queue) == before
+
+
+BLANK = ["NULL", "''", "'  '", "E'\\t\\n'"]
+COUNTS = ["NULL", "0", "-1", "1000000"]
+LEASES = ["NULL", "'-1 second'", "'0'", "'1 day'", "'1000 years'"]
+REFUSED = [
+    *(("p_worker", f"reservar({name})") for name in [*BLANK, "repeat('x', 201)"]),
+    *(("p_lote", f"reservar('worker-a', {count})") for count in COUNTS),
+    *(("p_prazo", f"reservar('worker-a', 1, {lease})") for lease in LEASES),
+    *(("p_prazo", f"renovar(1, 1, {lease})") for lease in LEASES),
+    *(("stage", f"registrar_etapa(1, 1, {stage})") for stage in ("NULL", "''", "'obtido'", "'chamado'")),
+    *(("p_referencia", f"registrar_etapa(2, 2, 'obtido', {reference})") for reference in [*BLANK, "repeat('x', 201)"]),
+    *(("p_referencia", f"concluir(2, 2, {reference})") for reference in [*BLANK[1:], "repeat('x', 201)"]),
+    *(("p_categoria", f"falhar(1, 1, {category}, 'motivo')") for category in ("NULL", "''", "'queda'", "'CONTEUDO'")),
+    *(("p_motivo", f"falhar(1, 1, 'sistemico', {reason})") for reason in BLANK),
+    *(("p_motivo", f"conciliar(1, 1, {reason})") for reason in BLANK),
+    *(("p_quem", f"recuperar({name})") for name in [*BLANK, "repeat('x', 201)"]),
+    *(("p_motivo", f"recuperar('vigia', {reason})") for reason in BLANK),
+    *(("p_limite", f"recuperar('vigia', 'motivo', {count})") for count in COUNTS),
+    *(("p_quem", f"{command}(7, 0, {name}, 'motivo')") for command in ("pausar", "retomar") for name in BLANK),
+    *(("p_quem", f"confirmar(6, 2, 'R1', {name}, 'motivo')") for name in [*BLANK, "repeat('x', 201)"]),
+    *(("p_quem", f"reenfileirar(5, 2, {name}, 'motivo')") for name in BLANK),
+    *(("p_motivo", f"{command}(7, 0, 'ana', {reason})") for command in ("pausar", "retomar") for reason in BLANK),
+    *(("p_motivo", f"confirmar(6, 2, 'R1', 'ana', {reason})") for reason in BLANK),
+    *(("p_motivo", f"reenfileirar(5, 2, 'ana', {reason})") for reason in BLANK),
+    *(("p_referencia", f"confirmar(6, 2, {reference}, 'ana', 'motivo')") for reference in [*BLANK, "repeat('x', 201)"]),
+    *(("p_mais_tentativas", f"reenfileirar(5, 2, 'ana', 'motivo', {count})") for count in COUNTS),
+    *(("p_chave", f"enfileirar({key}, 'a.xml', '{PAYLOAD}')") for key in [*BLANK, "repeat('x', 1000000)"]),
+    *(("p_nome_arquivo", f"enfileirar('D', {name}, '{PAYLOAD}')") for name in [*BLANK, "repeat('x', 1000000)"]),
+    ("p_conteudo_xml", "enfileirar('D', 'd.xml', NULL)"),
+    *(
+        ("p_inquilino", f"enfileirar('D', 'd.xml', '{PAYLOAD}', {tenant})")
+        for tenant in [*BLANK, "repeat('x', 201)", "'a/b'"]
+    ),
+    *(
+        ("p_disponivel_em", f"enfileirar('D', 'd.xml', '{PAYLOAD}', 'padrao', {moment})")
+        for moment in ("'infinity'", "'-infinity'")
+    ),
+    *(
+        ("p_max_tentativas", f"enfileirar('D', 'd.xml', '{PAYLOAD}', 'padrao', NULL, {count})")
+        for count in COUNTS
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "call"), REFUSED, ids=[call.replace(CANARY, "…") for _, call in REFUSED])
+def test_bad_input_is_refused_by_name_and_changes_nothing(queue: psycopg.Connection, named: str, call: str) -> None:
+    before = everything(queue)
+    queue.execute("SAVEPOINT before")
+    with pytest.raises(psycopg.errors.DataError) as refused:
+        rows(queue, call)
+    queue.execute("ROLLBACK TO before")
+    assert refused.value.sqlstate == "22023"
+    assert named in str(refused.value.diag.message_primary)
+    assert len(str(refused.value)) < 1000
+    assert CANARY not in str(refused.value), "the payload is told to whoever reads the error"
+    assert everything(queue) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "falhar(1, 1, 'sistemico', %(reason)s)",
+        "conciliar(1, 1, %(reason)s)",
+        f"pausar({WAITING}, 0, 'ana', %(reason)s)",
+        f"reenfileirar({FAILED}, 2, 'ana', %(reason)s)",
+    ],
+)
+def test_a_reason_of_a_megabyte_is_kept_as_a_line(queue: psycopg.Connection, call: str) -> None:
+    assert len(rows(queue, call, reason=MEGABYTE)) == 1
+    kept = queue.execute(
+        "SELECT max(length(ultimo_erro)), (SELECT max(length(por_que)) FROM auditoria) FROM fila_documentos"
+    ).fetchone()
+    assert kept is not None
+    assert max(length or 0 for length in kept) <= 200
+
+
+def test_a_recovery_for_a_reason_of_a_megabyte_keeps_a_line(queue: psycopg.Connection) -> None:
+    move(queue, "1 hour")
+    assert len(rows(queue, "recuperar('vigia', %(reason)s)", reason=MEGABYTE)) == 2
+    assert queue.execute("SELECT max(length(ultimo_erro)) FROM fila_documentos").fetchone() == (200,)
+
+
+@pytest.mark.parametrize("attempts", [1, 40, 2_000_000_000])
+def test_the_delay_is_bounded_however_many_attempts_there_were(queue: psycopg.Connection, attempts: int) -> None:
+    held = queue.execute("SELECT recuo(%s) BETWEEN '0.5 seconds' AND '5 minutes'", [attempts]).fetchone()
+    assert held == (True,)
+
+
+def test_a_key_that_is_there_already_changes_nothing(queue: psycopg.Connection) -> None:
+    before = everything(queue)
+    assert rows(queue, "enfileirar('NFE-0001', 'other.xml', '<other/>', 'another')") == []
+    assert everything(queue) == before
+
+
+# A clock that is moved backwards
+
+
+def move(queue: psycopg.Connection, by: str) -> None:
+    queue.execute("UPDATE relogio_do_laboratorio SET adiantado = adiantado + %s::INTERVAL", [by])
+
+
+@pytest.mark.parametrize("by", ["-1 second", "-1 hour", "-1000 years"])
+def test_a_clock_moved_backwards_takes_no_document_from_its_owner(queue: psycopg.Connection, by: str) -> None:
+    move(queue, by)
+    assert rows(queue, "recuperar('vigia')") == []
+    assert rows(queue, "renovar(1, 1)") != []
+    assert rows(queue, "situacao")[0][2:4] == (2, 0), "two in work, none an orphan"
+    assert queue.execute(
+        "SELECT reservado_ate <= relogio() + '30 seconds' FROM fila_documentos WHERE documento_id = 1"
+    ).fetchone() == (True,)
+    assert rows(queue, "concluir(1, 1)") != []
+
+
+def test_a_clock_moved_backwards_lets_no_attempt_run_longer_than_it_was_moved(queue: psycopg.Connection) -> None:
+    move(queue, "-1 hour")
+    move(queue, "1 hour 14 minutes")
+    assert rows(queue, "renovar(1, 1, '10 minutes')") != []
+    move(queue, "1 minute")
+    assert rows(queue, "renovar(1, 1, '10 minutes')") == []
+    assert len(rows(queue, "recuperar('vigia')")) == 2
+
+
+# The rules of the house
+
+FUNCTIONS = """
+SELECT
+    p.proname, l.lanname, p.proretset, coalesce(p.proconfig, '{}'), p.prosrc,
+    coalesce(obj_description(p.oid, 'pg_proc'), ''), p.prokind::TEXT
+FROM pg_proc AS p
+INNER JOIN pg_language AS l ON l.oid = p.prolang
+WHERE p.pronamespace = 'sql_semana_12'::REGNAMESPACE
+ORDER BY p.proname, p.oid
+"""
+CLOCKS = r"\b(now\s*\(|(clock|statement|transaction)_timestamp|current_(time|timestamp|date)|localtime|timeofday)|'now'"
+FORBIDDEN = {
+    "an advisory lock": r"advisory",
+    "a notification": r"\bnotify\b|\blisten\b",
+    "a setting of the session": r"\bset_config\b|(^|;|\bBEGIN|\bTHEN|\bELSE|\bLOOP)\s*(SET|RESET)\b|\bSET\s+(LOCAL|SESSION)\b",
+    "a transaction of its own": r"\b(COMMIT|ROLLBACK)\b",
+}
+
+
+@pytest.fixture(scope="module", params=range(FIRST_STATE, STATE + 1))
+def state(request: pytest.FixtureRequest, module_database: str) -> str:
+    """The conninfo of a database with the queue in each state that has the protocol."""
+    schema.build(module_database, request.param)
+    return module_database
+
+
+def test_the_functions_keep_the_rules_of_the_house(state: str) -> None:
+    functions = fetch(state, FUNCTIONS)
+    names = [name for name, *_ in functions]
+    assert len(names) == len(set(names)), "more than one overload of a name"
+    wrong = []
+    for name, language, _, config, source, _, kind in functions:
+        assert isinstance(source, str)
+        if (language, kind) != ("plpgsql", "f"):
+            wrong.append(f"{name} is in {language}, of kind {kind}")
+        if config != ["search_path=sql_semana_12, pg_temp"]:
+            wrong.append(f"{name} has the settings {config}")
+        if name != "relogio" and re.search(CLOCKS, source, re.IGNORECASE):
+            wrong.append(f"{name} reads a clock of its own")
+        wrong += [
+            f"{name} holds {what}"
+            for what, text in FORBIDDEN.items()
+            if re.search(text, re.sub(r"(UPDATE [^;]*?)\bSET\b", r"\1", source), re.IGNORECASE)
+        ]
+    assert wrong == []
+
+
+def test_every_function_and_view_says_what_it_promises_and_what_zero_rows_mean(state: str) -> None:
+    functions = fetch(state, FUNCTIONS)
+    assert [name for name, *_, comment, _ in functions if not comment] == []
+    assert [name for name, _, many, *_, comment, _ in functions if many and "Zero rows" not in str(comment)] == []
+    views = fetch(
+        state,
+        "SELECT relname, coalesce(obj_description(oid, 'pg_class'), '') FROM pg_class"
+        " WHERE relkind = 'v' AND relnamespace = 'sql_semana_12'::REGNAMESPACE",
+    )
+    assert views
+    assert [name for name, comment in views if not re.search(r"Zero rows|^One row:", str(comment))] == []
+
+
+def test_there_are_no_triggers_and_no_rules(state: str) -> None:
+    assert (
+        fetch(
+            state,
+            "SELECT tgname::TEXT FROM pg_trigger WHERE NOT tgisinternal UNION ALL"
+            " SELECT rulename FROM pg_rewrite WHERE rulename <> '_RETURN' AND ev_class IN"
+            " (SELECT oid FROM pg_class WHERE relnamespace = 'sql_semana_12'::REGNAMESPACE)",
+        )
+        == []
+    )
+
+
+def test_no_default_but_that_of_criado_em_reads_a_clock(state: str) -> None:
+    defaults = fetch(
+        state,
+        "SELECT a.attname, pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d"
+        " INNER JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum"
+        " INNER JOIN pg_class AS c ON c.oid = d.adrelid WHERE c.relnamespace = 'sql_semana_12'::REGNAMESPACE",
+    )
+    assert [name for name, text in defaults if re.search(CLOCKS, str(text), re.IGNORECASE)] == ["criado_em"]

@@ -1,0 +1,351 @@
+"""The protocol to take home: installed by a plain user in a fresh database, it drains a queue, in both languages; and goes again."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from lab import protocol, schema
+from lab.binaries import find_psql
+from lab.errors import LabError
+from lab.schema import libpq_environment
+from lab.session import SCHEMA
+from lab.target import Target
+from tests.helpers import execute, fetch
+
+KINDS = ("worker", "reader", "operator", "application")
+DOCUMENTS = 20
+
+
+@dataclass(frozen=True)
+class Home:
+    """A database where the protocol was installed, and how it is spoken to there."""
+
+    names: str
+    schema: str
+    text: str
+    owner: str  # conninfos
+    roles: dict[str, str]
+
+    def name(self, portuguese: str) -> str:
+        return portuguese if self.names == "pt" else protocol.glossary().get(portuguese, portuguese)
+
+    def said(self, statement: str) -> str:
+        """A statement with its {names} in the language and schema of this home."""
+        return re.sub(
+            r"\{(\w+)\}",
+            lambda found: self.schema if found[1] == "schema" else self.name(found[1]),
+            statement,
+        )
+
+    def fetch(self, who: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+        return fetch(self.owner if who == "owner" else self.roles[who], self.said(statement), *values)
+
+    def psql(self, text: str) -> str:
+        """What psql says when it runs the text as the owner."""
+        done = subprocess.run(
+            [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"],
+            input=text,
+            env=os.environ | libpq_environment(self.owner),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def plain(own_server: Target, database: str) -> Iterator[dict[str, str]]:
+    """Conninfos by kind for a fresh database: its user, who is nobody special and may create a schema, and four roles."""
+    prefix = f"take_home_{os.getpid()}"
+    names = {kind: f"{prefix} {kind}" for kind in ("owner", *KINDS)}
+    for name in names.values():
+        execute(database, f'CREATE ROLE "{name}" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE')
+    ((dbname,),) = fetch(database, "SELECT current_database()")
+    execute(database, f'GRANT CREATE ON DATABASE {dbname} TO "{names["owner"]}"')
+    try:
+        yield {kind: make_conninfo(database, user=name) for kind, name in names.items()}
+    finally:
+        for name in names.values():
+            execute(database, f'DROP OWNED BY "{name}" CASCADE; DROP ROLE "{name}"')
+
+
+@pytest.fixture(params=[("pt", "fila"), ("en", "queue"), ("pt", "notas_fiscais"), ("en", "public_2")], ids=" ".join)
+def home(request: pytest.FixtureRequest, plain: dict[str, str]) -> Home:
+    names, chosen = request.param
+    return installed(plain, names, chosen)
+
+
+def installed(plain: dict[str, str], names: str, chosen: str) -> Home:
+    roles = {kind: [f"take_home_{os.getpid()} {kind}"] for kind in KINDS}
+    home = Home(names, chosen, protocol.protocol(names, chosen, roles), plain["owner"], plain)
+    assert home.psql(home.text) == ""
+    return home
+
+
+# It works
+
+
+def test_a_plain_user_drains_a_queue_with_it(home: Home) -> None:
+    for number in range(DOCUMENTS):
+        call = "SELECT {documento_id} FROM {schema}.{enfileirar}(%s, 'a.xml', '<a/>', %s)"
+        assert home.fetch("application", call, f"K{number}", f"tenant {number % 3}") == [(number + 1,)]
+    assert home.fetch("application", call, "K0", "tenant 0") == []
+    while claimed := home.fetch(
+        "worker", "SELECT {documento_id}, {token_reserva}, {tentativas} FROM {schema}.{reservar}('w', 7, '30 seconds')"
+    ):
+        for document, token, attempts in claimed:
+            work(home, int(str(document)), int(str(token)), int(str(attempts)))
+        # What is put back is due in a while: the owner, who waits for nobody, brings that forward.
+        home.fetch("owner", "UPDATE {schema}.{fila_documentos} SET {disponivel_em} = {criado_em} RETURNING 1")
+    outcome = home.fetch(
+        "reader",
+        "SELECT {status}, count(*) FROM {schema}.{fila_documentos} GROUP BY {status} ORDER BY count(*), min({documento_id}) DESC",
+    )
+    assert outcome == [(home.name("conciliacao"), 2), (home.name("falhou"), 2), (home.name("concluido"), 16)]
+    assert home.fetch("reader", "SELECT {concluidos}, {falhos}, {em_conciliacao} FROM {schema}.{situacao}") == [
+        (16, 2, 2)
+    ]
+    gaps = home.fetch(
+        "reader",
+        "SELECT {documento_id} FROM {schema}.{auditoria} GROUP BY {documento_id}"
+        " HAVING count(*) <> max({versao}) OR min({versao}) <> 1",
+    )
+    assert gaps == []
+    tokens = "SELECT count({token_reserva}), count(DISTINCT {token_reserva}) FROM {schema}.{auditoria} WHERE {de} = %s"
+    ((claims, different),) = home.fetch("reader", tokens, home.name("pendente"))
+    assert claims == different == DOCUMENTS + 2
+
+
+def work(home: Home, document: int, token: int, attempts: int) -> None:
+    """One attempt: of ten documents one fails for good, one goes to people, one needs two attempts."""
+    call = "SELECT {status} FROM {schema}."
+    stage = "SELECT {etapa} FROM {schema}.{registrar_etapa}(%s, %s, %s, %s)"
+    if document % 10 == 1:
+        failed = home.fetch(
+            "worker", call + "{falhar}(%s, %s, %s, 'bad content')", document, token, home.name("conteudo")
+        )
+        assert failed == [(home.name("falhou"),)]
+        return
+    assert home.fetch("worker", stage, document, token, home.name("desconhecido"), None) != []
+    if document % 10 == 2:
+        assert home.fetch("worker", call + "{conciliar}(%s, %s, 'no answer')", document, token) != []
+        return
+    if document % 10 == 3 and attempts == 1:
+        failed = home.fetch("worker", call + "{falhar}(%s, %s, %s, 'timeout')", document, token, home.name("sistemico"))
+        assert failed == [(home.name("pendente"),)]
+        assert home.fetch("worker", call + "{concluir}(%s, %s, 'R1')", document, token) == []
+        return
+    if attempts == 1:
+        assert home.fetch("worker", stage, document, token, home.name("obtido"), "R1") != []
+    assert home.fetch("worker", "SELECT {documento_id} FROM {schema}.{renovar}(%s, %s)", document, token) == [
+        (document,)
+    ]
+    assert home.fetch("worker", call + "{concluir}(%s, %s, 'R1')", document, token) == [(home.name("concluido"),)]
+
+
+def test_an_orphan_is_recovered_and_an_operator_steps_in(home: Home) -> None:
+    home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>', 'x', NULL, 1)")
+    home.fetch("worker", "SELECT {schema}.{reservar}('w', 1, '1 millisecond')")
+    assert home.fetch("worker", "SELECT {status} FROM {schema}.{recuperar}('w')") == [(home.name("falhou"),)]
+    ((version,),) = home.fetch("operator", "SELECT {versao} FROM {schema}.{examinar}(1)")
+    again = "SELECT {status} FROM {schema}.{reenfileirar}(1, %s, 'ana', 'mended')"
+    assert home.fetch("operator", again, version) == [(home.name("pendente"),)]
+    assert home.fetch("operator", again, version) == []
+
+
+def test_each_role_may_do_what_it_is_for_and_no_more(home: Home) -> None:
+    for who, statement in [
+        ("application", "SELECT {schema}.{reservar}('w')"),
+        ("application", "SELECT * FROM {schema}.{fila_documentos}"),
+        ("worker", "UPDATE {schema}.{fila_documentos} SET {status} = ''"),
+        ("worker", "SELECT {schema}.{travar}(1, 1, NULL)"),
+        ("worker", "SELECT {schema}.{pausar}(1, 0, 'w', 'why')"),
+        ("reader", "SELECT {schema}.{reservar}('w')"),
+        ("reader", "DELETE FROM {schema}.{auditoria}"),
+        ("operator", "SELECT {schema}.{concluir}(1, 1)"),
+    ]:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            home.fetch(who, statement)
+
+
+def test_installing_it_again_changes_nothing(home: Home) -> None:
+    home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
+    before = catalog(home.owner, home.schema)
+    execute(home.owner, home.text)  # by a driver this time, in one message
+    assert catalog(home.owner, home.schema) == before
+    assert home.fetch("worker", "SELECT {documento_id} FROM {schema}.{reservar}('w')") == [(1,)]
+
+
+def test_the_alerts_are_silent_until_something_is_wrong(home: Home) -> None:
+    alerts = protocol.section(home.text, "--?")
+    assert alerts.count(";") == 3
+    silent = home.psql(alerts)
+    assert silent.count("(0 rows)") == 3
+    for key in "ABC":
+        home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", key)
+    home.fetch("worker", "SELECT {schema}.{reservar}('w', 2)")
+    home.fetch("worker", "SELECT {schema}.{conciliar}(1, 1, 'no answer')")
+    home.fetch(
+        "owner",
+        "UPDATE {schema}.{fila_documentos} SET {reservado_ate} = {reservado_ate} - INTERVAL '1 hour',"
+        " {disponivel_em} = {disponivel_em} - INTERVAL '1 hour' RETURNING 1",
+    )
+    assert home.psql(alerts).count("(1 row)") == 3
+
+
+# And goes
+
+
+def test_the_uninstall_leaves_nothing(home: Home) -> None:
+    home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
+    assert home.psql(protocol.section(home.text, "---")) == ""
+    assert fetch(home.owner, "SELECT to_regnamespace(%s)", home.schema) == [(None,)]
+    left = "SELECT oid::regclass::text FROM pg_class WHERE pg_get_userbyid(relowner) = current_user"
+    assert fetch(home.owner, left) == []
+    dependent = "SELECT count(*) FROM pg_shdepend WHERE refobjid IN (SELECT oid FROM pg_roles WHERE rolname LIKE %s)"
+    pattern = f"take\\_home\\_{os.getpid()} %"
+    # The right to create in the database is all that is left: the fixture gave it.
+    assert fetch(home.owner, dependent, pattern) == [(1,)]
+
+
+def test_the_uninstall_keeps_what_is_not_its_own(home: Home) -> None:
+    execute(home.owner, f"CREATE TABLE {home.schema}.mine (a INTEGER)")
+    assert "stays" in home.psql(protocol.section(home.text, "---"))
+    assert list(catalog(home.owner, home.schema)) == ["columns mine"]
+
+
+# What the file holds
+
+
+def catalog(conninfo: str, where: str) -> dict[str, object]:
+    """What a schema holds, with its own name left out."""
+    queries = {
+        "columns": "SELECT c.relname, array_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' ||"
+        " a.attnotnull || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '') ORDER BY a.attname)::TEXT"
+        " FROM pg_class AS c INNER JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum"
+        " WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind IN ('r', 'v', 'c') GROUP BY c.relname",
+        "index": "SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_class AS c"
+        " WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind = 'i'",
+        "sequence": "SELECT c.relname, s.seqtypid::regtype || ' ' || s.seqcycle FROM pg_class AS c"
+        " INNER JOIN pg_sequence AS s ON s.seqrelid = c.oid WHERE c.relnamespace = to_regnamespace(%s)",
+        "constraint": "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = to_regnamespace(%s) AND contype <> 'n'",
+        "view": "SELECT viewname, definition FROM pg_views WHERE schemaname = %s",
+        "function": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+        "comment on function": "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc"
+        " WHERE pronamespace = to_regnamespace(%s)",
+        "comment on": "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
+        " WHERE relnamespace = to_regnamespace(%s) AND obj_description(oid, 'pg_class') IS NOT NULL",
+    }
+    return {
+        f"{kind} {name}": re.sub(rf"\b{where}\b", "…", str(text))
+        for kind, query in queries.items()
+        for name, text in fetch(conninfo, query, where)
+    }
+
+
+def test_it_installs_what_the_lab_has_but_for_the_clock(plain: dict[str, str], database: str) -> None:
+    home = installed(plain, "pt", "notas_fiscais")
+    theirs = catalog(home.owner, home.schema)
+    schema.build(database, protocol.STATE)
+    ours = catalog(database, SCHEMA)
+    clocks = ("function relogio", "columns relogio_do_laboratorio")
+    assert "adiantado" in str(ours[clocks[0]]) and "adiantado" not in str(theirs[clocks[0]])
+    assert {key: text for key, text in theirs.items() if key not in clocks} == {
+        key: without_lesson(str(text)) for key, text in ours.items() if key not in clocks
+    }
+
+
+def without_lesson(text: str) -> str:
+    return re.sub(r" \(lesson \d\d\)", "", text)
+
+
+@pytest.mark.parametrize("names", ["pt", "en"])
+def test_it_holds_nothing_of_the_lab(names: str) -> None:
+    text = protocol.protocol(names, "somewhere", {})
+    for word in (
+        SCHEMA,
+        "queue lab",
+        "lab.",
+        "laboratorio",
+        "NFE-",
+        "CREATE ROLE",
+        "lesson",
+        "sql/",
+        "INSERT INTO fila_documentos (",
+    ):
+        assert word not in text, word
+    assert not re.search(r"^\\", text, re.MULTILINE), "a line of psql's own"
+    assert "GRANT" not in text
+
+
+def test_the_english_file_holds_no_portuguese_name() -> None:
+    text = protocol.protocol("en", "somewhere", {})
+    portuguese = {pt for pt, en in protocol.glossary().items() if pt != en}
+    assert {word.removeprefix("p_").removeprefix("v_") for word in re.findall(r"\w+", text)} & portuguese == set()
+    assert text.count("\n") == protocol.protocol("pt", "somewhere", {}).count("\n")
+
+
+def test_every_name_and_every_word_that_is_stored_is_in_the_glossary(plain: dict[str, str]) -> None:
+    home = installed(plain, "pt", "somewhere")
+    known = protocol.glossary()
+    names = {
+        str(name)
+        for query in (
+            "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname !~ '_(pkey|key|documento_id_seq|"
+            "auditoria_id_seq)$'",
+            "SELECT attname FROM pg_attribute INNER JOIN pg_class ON pg_class.oid = attrelid"
+            " WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'v', 'c') AND attnum > 0",
+            "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+            "SELECT regexp_replace(unnest(proargnames), '^p_', '') FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+            "SELECT (regexp_matches(prosrc, '\\mv_(\\w+)', 'g'))[1] FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+            "SELECT (regexp_matches(prosrc, '\\mAS ([a-z]\\w+)', 'g'))[1] FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+            "SELECT (regexp_matches(pg_get_constraintdef(oid), '''(\\w+)''', 'g'))[1] FROM pg_constraint"
+            " WHERE connamespace = to_regnamespace(%s)",
+        )
+        for (name,) in fetch(home.owner, query, home.schema)
+    }
+    assert {name for name in names if name not in known} <= {"worker", "token"}
+
+
+@pytest.mark.parametrize("name", ["", "Fila", "a b", 'a"; DROP TABLE x; --', "1a", "pg_fila", SCHEMA, "é"])
+def test_a_schema_that_will_not_do_is_refused(name: str) -> None:
+    with pytest.raises(LabError):
+        protocol.protocol("pt", name, {})
+
+
+def test_the_command_prints_it() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "lab",
+            "protocol",
+            "--names",
+            "en",
+            "--schema",
+            "work",
+            "--worker",
+            'a"b',
+            "--worker",
+            "c",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout == protocol.protocol("en", "work", {"worker": ['a"b', "c"]})
+    assert 'TO "a""b";' in done.stdout
