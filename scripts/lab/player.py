@@ -91,6 +91,12 @@ class _Session:
                 return False
         return True
 
+    def alive(self) -> bool:
+        """Whether the connection still stands, after reading what has arrived."""
+        with suppress(psycopg.OperationalError):
+            self.pgconn.consume_input()
+        return self.pgconn.status == pq.ConnStatus.OK
+
     def cancel(self) -> None:
         if self.run is not None and self.pgconn.status == pq.ConnStatus.OK:
             # If the server is gone, there is nothing to cancel, and the other sessions are still to be closed.
@@ -249,9 +255,13 @@ class _Player:
             while run is not None and not self.blockers(session):
                 if not self.under_way(session, POLL_SECONDS):
                     self.finish(session, run)
-                    raise self.failure(
-                        run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
-                    )
+                    if gone := [other.name for other in self.sessions.values() if not other.alive()]:
+                        why = (
+                            f"ended its wait after {after}, because session {gone[0]} lost its connection to the server"
+                        )
+                    else:
+                        why = f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
+                    raise self.failure(run.step, why)
                 if time.monotonic() > deadline:
                     raise self.failure(
                         run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either"
