@@ -139,7 +139,7 @@ def test_a_command_that_is_stopped_leaves_no_server(sign: signal.Signals, own: E
     _await_play(own)
     process.send_signal(sign)
     errors = process.communicate(timeout=SECONDS)[1]
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "nothing of it is left" in errors
     assert not own.running()
 

@@ -148,6 +148,19 @@ nb.claim("03_nowait")
 nb.timeline(refused)
 
 # %% [markdown]
+# ## A report that skips
+# A locks two of the four documents. How many does a report with `SKIP LOCKED` count?
+# *A bloqueia dois dos quatro documentos. Quantos um relatório com `SKIP LOCKED` conta?*
+
+# %%
+guess = ...  # a number of documents
+
+# %%
+reported = nb.play("03_report")
+nb.answer(guess, reported["b_reports"].value)
+nb.claim("03_report")
+
+# %% [markdown]
 # ## When to use it, and when not
 #
 # | the task | use | shown by |

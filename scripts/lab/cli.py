@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
@@ -55,27 +56,29 @@ Wanted = Annotated[
 def main() -> None:
     """Run the command; a LabError is printed without a traceback and ends with status 1, ^C ends with 130."""
     signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # what it says of a connection that ^C broke is no news
     errors = Console(stderr=True)
     try:
         status = app(standalone_mode=False, prog_name="./lab")
-    except LabError as error:
-        errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
-        status = 1
-    except psycopg.OperationalError as error:
-        text = say("The server ended it", "O servidor encerrou")
-        errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        status = 1
     except BrokenPipeError:
         # Whoever read our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    except (KeyboardInterrupt, typer.Abort):
-        status = INTERRUPTED
-    except Exception as error:
-        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+    except BaseException as error:
+        if _interrupted(error):
+            status = INTERRUPTED
+        elif isinstance(error, LabError):
+            errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            status = 1
+        elif isinstance(error, psycopg.OperationalError):
+            text = say("The server ended it", "O servidor encerrou")
+            errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+            status = 1
+        elif hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()  # a usage error of the command line
+            status = error.exit_code
+        else:
             raise
-        error.show()  # a usage error of the command line
-        status = error.exit_code
     if status == INTERRUPTED:
         errors.print(say("Stopped; nothing of it is left behind.", "Interrompido; nada dele ficou para trás."))
     sys.exit(status if isinstance(status, int) else 0)
@@ -349,8 +352,8 @@ def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
         console.print(target.headline(), highlight=False, markup=False, soft_wrap=True)
     try:
         yield target
-    except (KeyboardInterrupt, typer.Abort):
-        if target.embedded and target.started and not target.started.was_running:
+    except BaseException as error:
+        if _interrupted(error) and target.embedded and target.started and not target.started.was_running:
             target.embedded.down_if_alone()
         raise
 
@@ -409,6 +412,15 @@ def _write_json(run: dict[str, Any], file: Path | None) -> None:
                 f"Não dá para gravar o JSON em {file}: {error.strerror}. Indique outro arquivo.",
             )
         ) from error
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether ^C is behind it; what was being cleaned up then may have failed in its turn."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
+            return True
+        error = error.__context__
+    return False
 
 
 def _interrupt(signum: int, frame: object) -> None:

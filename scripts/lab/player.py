@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psycopg
 from psycopg import pq
@@ -46,7 +46,8 @@ def play(
     """
     played = Play(scenario)
     pins = pins or SessionPins()
-    with pins.psycopg_connection(conninfo, "lab/monitor") as monitor:
+    # Closed by the player, in whatever state ^C left it: a `with` of its own would first roll back, which may fail.
+    with closing(pins.psycopg_connection(conninfo, "lab/monitor")) as monitor:
         player = _Player(played, conninfo, pins, monitor, limit, before, seen)
         try:
             player.open()
@@ -148,11 +149,17 @@ class _Player:
             session.pgconn.finish()
         if self.monitor.closed:
             return
+        if self.monitor.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            # ^C came while it was asking: it takes no further question.
+            self.monitor.close()
+            self.monitor = self.pins.psycopg_connection(self.conninfo, "lab/monitor")
         try:
             self.await_backends()
             self.execute("teardown", self.scenario.teardown)
         except PlayError as error:
             self.play.failure = self.play.failure or str(error)
+        finally:
+            self.monitor.close()
 
     def await_backends(self) -> None:
         """Wait until the sessions' backends have ended: the next scenario must not meet their locks."""

@@ -131,15 +131,21 @@ class EmbeddedServer:
         return any(stopped)
 
     def down_if_alone(self) -> bool:
-        """Stop the server unless somebody else is connected to it; returns whether it was stopped."""
+        """Stop the server unless somebody else is connected to it; returns whether it was stopped.
+
+        Sessions that have just been closed end a moment later, so it looks for up to two seconds.
+        """
+        others = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         try:
             with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
-                others = connection.execute(
-                    "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-                ).fetchone()
+                deadline = time.monotonic() + 2
+                while connection.execute(others).fetchone():
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.02)
         except psycopg.OperationalError:
-            others = None  # it takes no connection: nobody has one
-        return others is None and self.down()
+            pass  # it takes no connection: nobody has one
+        return self.down()
 
     def running(self) -> bool:
         """Whether the server's main process is there (it may still be starting)."""
