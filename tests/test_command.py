@@ -117,14 +117,7 @@ def test_what_depends_on_the_queue_from_outside_is_not_dropped_along(playing: st
 
 
 def test_a_lost_server_ends_the_run_and_judges_no_claim(own: EmbeddedServer, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(paths.ROOT / "scripts"), "LAB_HOME": str(tmp_path), "LAB_DSN": ""}
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "lab", "run", "02"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = _start(tmp_path, "run", "02")
     _await_play(own)
     own.down()
     printed, errors = process.communicate(timeout=SECONDS)
@@ -162,6 +155,8 @@ def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts what runs in the background with ^C ignored, and so the tests, and what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
