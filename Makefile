@@ -1,6 +1,6 @@
 # For maintainers. Readers need only ./lab.
 
-VENV := $(or $(LAB_HOME),.lab)/venv
+VENV := "$(or $(LAB_HOME),.lab)/venv"
 PYTHON := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help

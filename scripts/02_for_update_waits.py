@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed
 from lab.play import Play
@@ -64,13 +66,17 @@ def third_session(play: Play) -> Observed:
     )
 
 
+READS, WRITES = ("a_reads", "b_reads"), ("a_spends", "b_spends")
+
+
 @lesson.scenario("balance_unlocked")
 def balance_unlocked(play: Play) -> Observed:
-    left = play["b_spends"].value or ""
+    read, written = ([Decimal(play[step].value or "NaN") for step in pair] for pair in (READS, WRITES))
+    spent, had, left = sum(read) - sum(written), read[0], written[1]
     return Observed(
-        left == "40.00",
-        f"70.00 and 60.00 spent of 100.00; balance said to be {left}",
-        f"gastos 70,00 e 60,00 de 100,00; o saldo registrado é {brazilian(left)}",
+        read[0] == read[1] and spent > had and left > 0,
+        f"{spent} spent of {had}; balance said to be {left}",
+        f"gastos {brazilian(str(spent))} de {brazilian(str(had))}; o saldo registrado é {brazilian(str(left))}",
     )
 
 
@@ -88,11 +94,11 @@ def balance_waits(play: Play) -> Observed:
 def old_order(play: Play) -> Observed:
     rows = play["b_asks"].rows
     ids, times = [row[0] for row in rows], [row[1] or "" for row in rows]
-    order = " ".join(map(str, ids))
+    order = ", ".join(f"{document} ({time[11:19]})" for document, time in zip(ids, times, strict=True))
     return Observed(
         ids[0] == "1" and times[0] == max(times),
-        f"order {order}, first row's time {times[0]}",
-        f"ordem {order}; horário da primeira linha: {times[0]}",
+        f"order: {order}",
+        f"ordem: {order}",
     )
 
 

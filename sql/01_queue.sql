@@ -9,8 +9,11 @@
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
 
+BEGIN;
+
 DO $guard$
 DECLARE
+    stranger TEXT;
     mark TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
 BEGIN
     IF to_regnamespace('sql_semana_12') IS NOT NULL AND coalesce(mark, '') NOT LIKE 'queue lab, state %' THEN
@@ -18,6 +21,31 @@ BEGIN
             USING HINT = E'Paste one of these two lines, then run this script again:\n'
                 'ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_mine;\n'
                 'CREATE DATABASE queue_lab;  -- and connect to it: \\c queue_lab';
+    END IF;
+    IF (SELECT NOT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'sql_semana_12') THEN
+        RAISE EXCEPTION 'the lab''s schema sql_semana_12 belongs to another role, so % may not rebuild it', current_user
+            USING HINT = 'Run this as its owner, or in another database.';
+    END IF;
+    -- What hangs on the queue from outside its schema would be dropped along with it.
+    SELECT pg_describe_object(classid, objid, objsubid) INTO stranger
+    FROM pg_depend
+    WHERE
+        refclassid = 'pg_class'::REGCLASS
+        AND refobjid IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('sql_semana_12'))
+        AND deptype = 'n'
+        AND (
+            objid IN (
+                SELECT regra.oid
+                FROM pg_rewrite AS regra
+                INNER JOIN pg_class AS visao ON regra.ev_class = visao.oid
+                WHERE visao.relnamespace <> to_regnamespace('sql_semana_12')
+            )
+            OR objid IN (SELECT oid FROM pg_constraint WHERE connamespace <> to_regnamespace('sql_semana_12'))
+        )
+    LIMIT 1;
+    IF stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'something of yours depends on the schema sql_semana_12 and would be lost: %', stranger
+            USING HINT = 'Drop it yourself, or use another database.';
     END IF;
     IF current_setting('server_version_num')::INTEGER < 140000 THEN
         RAISE EXCEPTION 'this is PostgreSQL %; the lab needs 14 or later', current_setting('server_version');
@@ -35,9 +63,15 @@ BEGIN
 END
 $guard$;
 
-BEGIN;
-
-DROP SCHEMA IF EXISTS sql_semana_12 CASCADE;
+DO $drop$
+BEGIN
+    SET LOCAL lock_timeout = '10s';
+    DROP SCHEMA IF EXISTS sql_semana_12 CASCADE;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'another session holds a lock on the queue, so it cannot be rebuilt'
+        USING HINT = 'End its transaction: COMMIT or ROLLBACK in the other terminal, or close it. Then run this script again.';
+END
+$drop$;
 CREATE SCHEMA sql_semana_12;
 COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 01';
 

@@ -22,7 +22,7 @@ ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
 LIMIT 1;
 
--- Zero rows above would not mean an empty queue. This tells why.
+-- Zero rows above would not mean an empty queue. This tells why. Run it by itself: what is free stays locked until its transaction ends.
 WITH livres AS MATERIALIZED (
     SELECT documento_id
     FROM sql_semana_12.fila_documentos

@@ -2,7 +2,7 @@
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/watch.sql
--- See    "lab/B waits for lab/A" while B hangs; and the queue as anybody else sees it: what is not committed does not show.
+-- See    lab/B → lab/A while B waits for A; and the queue as anybody else sees it: what is not committed does not show.
 
 \set ON_ERROR_STOP on
 \set QUIET on
@@ -10,7 +10,7 @@
 
 WITH esperas AS (
     SELECT
-        espera.application_name || ' espera por ' || dono.application_name AS visto,
+        espera.application_name || ' → ' || dono.application_name AS visto,
         date_trunc('second', clock_timestamp() - espera.query_start)::TEXT AS quanto
     FROM pg_stat_activity AS espera
     INNER JOIN pg_stat_activity AS dono ON dono.pid = ANY(pg_blocking_pids(espera.pid))

@@ -30,7 +30,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_unconfigure(config: pytest.Config) -> None:
     target = config.stash.get(TARGET, None)
     if target and target.embedded and target.started and not target.started.was_running:
-        target.embedded.down()
+        target.embedded.down_if_alone()
 
 
 @pytest.fixture(scope="session")

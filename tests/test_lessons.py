@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from lab import lesson, paths, report, schema
-from lab.errors import LabError
+from lab.errors import CannotRunHere, LabError, ServerError
 from lab.language import Text
 from lab.lesson import Claim, ClaimResult, Lesson, Observed, Stage, choose, lessons
 from lab.play import Play
@@ -163,7 +163,19 @@ def test_an_experiment_that_fails_does_not_hold_and_the_next_is_run(stage: Stage
     assert second.observed.holds is True
 
 
-def test_a_lost_connection_ends_the_run(stage: Stage) -> None:
+def test_a_lost_server_ends_the_run(module_database: str) -> None:
+    one = made()
+
+    @one.experiment("lost", "It is lost.", "Perdeu-se.")
+    def lost(stage: Stage) -> Observed:
+        stage.conninfo = "host=/nonexistent"
+        raise LabError("psql could not connect")
+
+    with pytest.raises(ServerError):
+        one.run(Stage(module_database, superuser=True))
+
+
+def test_a_connection_lost_while_the_server_lives_is_an_observation_that_failed(stage: Stage) -> None:
     one = made()
 
     @one.experiment("lost", "It is lost.", "Perdeu-se.")
@@ -172,8 +184,19 @@ def test_a_lost_connection_ends_the_run(stage: Stage) -> None:
             connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return SEEN
 
-    with pytest.raises(psycopg.OperationalError):
-        one.run(stage)
+    (result,) = one.run(stage).claims
+    assert result.observed.holds is False
+
+
+def test_what_cannot_be_run_here_is_no_failure_and_says_why(stage: Stage) -> None:
+    one = made()
+
+    @one.experiment("elsewhere", "Elsewhere.", "Noutro lugar.")
+    def elsewhere(stage: Stage) -> Observed:
+        raise CannotRunHere("no superuser")
+
+    (result,) = one.run(stage).claims
+    assert (result.observed.holds, result.observed.why) == (None, "no superuser")
 
 
 def test_a_claim_that_could_not_be_run_here_is_neither_true_nor_false(stage: Stage) -> None:

@@ -37,7 +37,7 @@ def test_a_session_keeps_its_locks_from_begin_to_commit(queue_database: str) -> 
     assert b.end - b.start >= WORK
     assert not [segment for name in "AB" for segment in timeline.segments(play, name) if segment.kind == "waits"]
     assert timeline.in_words(play) == (
-        "session A: BEGIN, document 1, COMMIT; session B: BEGIN, SET, document 2, COMMIT"
+        "session A: BEGIN, document 1, COMMIT; session B: BEGIN, SET, lock_timeout: 2s, document 2, COMMIT"
     )
 
 

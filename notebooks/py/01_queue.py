@@ -54,7 +54,7 @@ nb.observe("01.built")
 
 # %%
 nb.ask("01_duplicate_key", "a_inserts")
-guess = ...
+guess = ...  # an SQLSTATE, or "accepted"
 
 # %%
 twice = nb.play("01_duplicate_key", work={"b_processes": 0.5})
@@ -66,7 +66,7 @@ nb.answer(guess, twice["a_inserts"].sqlstate)
 # %%
 nb.sql("01_duplicate_key", "a_processes")
 nb.ask("01_duplicate_key", "b_processes")
-guess = ...
+guess = ...  # "yes" or "no"
 
 # %%
 nb.answer(guess, "no" if twice["b_processes"].outcome == "done" else "yes")

@@ -42,7 +42,7 @@ nb.begin("02")
 # %%
 nb.sql("02_lock_timeout", "a_takes", "b_limit")
 nb.ask("02_lock_timeout", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 limited = nb.play("02_lock_timeout")
@@ -63,7 +63,7 @@ nb.events(limited)
 
 # %%
 nb.ask("02_rollback", "a_gives_up")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 gives_up = nb.play("02_rollback", work={"a_gives_up": 0.5})
@@ -75,7 +75,7 @@ nb.answer(guess, gives_up["b_asks"].value)
 # %%
 nb.sql("02_commit", "a_marks")
 nb.ask("02_commit", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 commits = nb.play("02_commit", work={"a_commits": 0.5})
@@ -93,7 +93,7 @@ nb.claim("02_commit")
 
 # %%
 nb.ask("02_third_session", "c_looks")
-guess = ...
+guess = ...  # a locktype: "tuple", "transactionid", "relation" …
 
 # %%
 watched = nb.play("02_third_session")
@@ -128,7 +128,7 @@ print(f"six sessions: the last one waited {last:.1f} times as long as the second
 
 # %%
 nb.ask("02_balance_unlocked", "b_spends")
-guess = ...
+guess = ...  # "yes" or "no"
 
 # %%
 unlocked = nb.play("02_balance_unlocked")
@@ -138,7 +138,7 @@ nb.claim("02_balance_unlocked")
 # %%
 nb.sql("02_balance_waits", "b_reads")
 nb.ask("02_balance_waits", "a_commits")
-guess = ...
+guess = ...  # a balance, as 100.00
 
 # %%
 balance = nb.play("02_balance_waits", work={"a_spends": 0.5})

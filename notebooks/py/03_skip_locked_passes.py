@@ -40,7 +40,7 @@ nb.begin("03")
 
 # %%
 nb.ask("03_passes", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 passes = nb.play("03_passes", work={"b_ends": 0.5, "a_ends": 1.0})
@@ -83,13 +83,13 @@ nb.timeline(six)
 
 # %%
 nb.ask("03_all_locked", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 locked = nb.play("03_all_locked")
 nb.answer(guess, locked["b_asks"].value)
 nb.ask("03_all_locked", "b_counts")
-guess = ...
+guess = ...  # the number of documents a plain count finds
 
 # %%
 nb.answer(guess, locked["b_counts"].value)
@@ -109,7 +109,7 @@ nb.table(why, "b_explains")
 
 # %%
 nb.ask("03_no_limit", "a_takes")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 greedy = nb.play("03_no_limit")
@@ -123,7 +123,7 @@ nb.events(greedy)
 
 # %%
 nb.ask("03_autocommit", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 forgets = nb.play("03_autocommit", work={"b_asks": 0.5})
@@ -139,13 +139,26 @@ nb.timeline(forgets)
 
 # %%
 nb.ask("03_nowait", "b_asks")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 refused = nb.play("03_nowait", work={"a_ends": 0.5})
 nb.answer(guess, refused["b_asks"].value)
 nb.claim("03_nowait")
 nb.timeline(refused)
+
+# %% [markdown]
+# ## A report that skips
+# A locks two of the four documents. How many does a report with `SKIP LOCKED` count?
+# *A bloqueia dois dos quatro documentos. Quantos um relatório com `SKIP LOCKED` conta?*
+
+# %%
+guess = ...  # a number of documents
+
+# %%
+reported = nb.play("03_report")
+nb.answer(guess, reported["b_reports"].value)
+nb.claim("03_report")
 
 # %% [markdown]
 # ## When to use it, and when not

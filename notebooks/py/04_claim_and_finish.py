@@ -40,7 +40,7 @@ nb.begin("04")
 
 # %%
 nb.ask("04_claim", "b_claims")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 claims = nb.play("04_claim", work={"a_commits": 0.3, "b_commits": 0.3})
@@ -59,7 +59,7 @@ nb.table(claims, "a_reads")
 # %%
 nb.sql("04_select_commit_update", "a_chooses", "a_commits")
 nb.ask("04_select_commit_update", "b_chooses")
-guess = ...
+guess = ...  # a document's number, or "none"
 
 # %%
 apart = nb.play("04_select_commit_update", work={"a_marks": 0.3})
@@ -71,11 +71,11 @@ nb.table(apart, "a_reads")
 # %% [markdown]
 # ## Ten connections, released together
 # 200 documents; each session claims until it gets none. First the claim in one statement, then the three parts. Who gets how
-# many is chance; only the totals say something. How many documents are taken twice or more in the second race?
-# *Quantos documentos são pegos duas ou mais vezes na segunda corrida?*
+# many is chance; only the totals say something. How many claims too many does the second race make?
+# *Quantas reservas a segunda corrida faz a mais?*
 
 # %%
-guess = ...  # a number of documents
+guess = ...  # a number of claims
 
 # %%
 races = {
@@ -115,7 +115,7 @@ nb.totals(slow)
 
 # %%
 nb.ask("04_work_outside", "c_during_work")
-guess = ...
+guess = ...  # a number of locks
 
 # %%
 outside = nb.play("04_work_outside", work={"a_commits": 0.1, "a_finishes": 0.8})
@@ -131,7 +131,7 @@ nb.timeline(outside)
 
 # %%
 nb.ask("04_outcome", "b_finishes_foreign")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 ended = nb.play("04_outcome")
@@ -140,7 +140,7 @@ nb.answer(guess, len(ended["b_finishes_foreign"].rows))
 # %%
 nb.sql("04_outcome", "a_finishes", "b_fails")
 nb.ask("04_outcome", "a_finishes_again")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 nb.answer(guess, len(ended["a_finishes_again"].rows))

@@ -132,8 +132,8 @@ def _usual_folders() -> Iterator[Path]:
     for name in ("postgres", "pg_ctl"):
         if on_path := shutil.which(name):
             yield Path(on_path).parent
-    if config := shutil.which("pg_config"):
-        yield Path(_output([config, "--bindir"]).strip())
+    if (config := shutil.which("pg_config")) and (folder := _output([config, "--bindir"]).strip()):
+        yield Path(folder)
     for pattern in USUAL_PLACES:
         yield from _matches(pattern)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -46,7 +48,7 @@ from lab.errors import LabError
 from lab.grants import Duty
 from lab.language import say
 from lab.lesson import Claim, ClaimResult, Stage
-from lab.scenario import Scenario
+from lab.scenario import Scenario, read
 from lab.schema import libpq_environment
 from lab.server import EmbeddedServer
 from lab.session import SCHEMA, SessionPins
@@ -76,29 +78,31 @@ Wanted = Annotated[
 def main() -> None:
     """Run the command; a LabError is printed without a traceback and ends with status 1, ^C ends with 130."""
     signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # what it says of a connection that ^C broke is no news
     errors = Console(stderr=True)
     try:
         status = app(standalone_mode=False, prog_name="./lab")
-    except LabError as error:
-        errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
-        status = 1
-    except psycopg.OperationalError as error:
-        text = say("The connection to the server was lost", "A conexão com o servidor se perdeu")
-        errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        status = 1
     except BrokenPipeError:
         # Whoever read our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    except (KeyboardInterrupt, typer.Abort):
-        status = INTERRUPTED
-    except Exception as error:
-        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+    except BaseException as error:
+        if _interrupted(error):
+            status = INTERRUPTED
+        elif isinstance(error, LabError):
+            errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            status = 1
+        elif isinstance(error, psycopg.OperationalError):
+            text = say("The server ended it", "O servidor encerrou")
+            errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+            status = 1
+        elif hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()  # a usage error of the command line
+            status = error.exit_code
+        else:
             raise
-        error.show()  # a usage error of the command line
-        status = error.exit_code
     if status == INTERRUPTED:
-        errors.print(say("Stopped; nothing is left behind.", "Interrompido; nada ficou para trás."))
+        errors.print(say("Stopped; nothing of it is left behind.", "Interrompido; nada dele ficou para trás."))
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -129,7 +133,17 @@ def run(
     console = Console(stderr=to_screen)
     started, clock = datetime.now(UTC), time.monotonic()
     results = []
+    if json_file is not None and re.match(r"\d\d?(-\d\d?)?$", str(json_file)):
+        raise LabError(
+            say(
+                f"--json wants a file, and {json_file} is a lesson.",
+                f"--json pede um arquivo, e {json_file} é uma lição.",
+            )
+        )
+    if json_file is not None and not to_screen:
+        _write_json({}, json_file)  # where it cannot be written, better said now than after the run
     with _server(console, quiet) as target, _stage(target, load) as stage:
+        stage.build(1)  # what keeps every lesson from running is said once, here
         for lesson in chosen:
             with _progress(console, quiet) as progress:
                 results.append(lesson.run(stage, surprises=everything, progress=progress))
@@ -146,9 +160,10 @@ def run(
 @app.command()
 def step(
     wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Play a lesson Enter by Enter, sessions side by side."""
-    scenarios = [scenario for word in wanted for scenario in _scenarios(word)]
+    scenarios = [scenario for word in wanted for scenario in _scenarios(word, everything)]
     console = Console()
     with _server(console) as target, _stage(target) as stage:
         stepper = Stepper(stage, console)
@@ -160,6 +175,7 @@ def step(
                     stepper.enter(
                         say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário")
                     )
+            console.print(say("That was all of it.", "Era isso."), style="bold")
         except Stopped:
             console.print()
     failed = any(not played.as_expected for played in stage.played)
@@ -169,21 +185,23 @@ def step(
 @app.command()
 def walk(
     wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
     console = Console()
+    watch = os.path.relpath(paths.SQL / "watch.sql")
     lines = [
         say(
             'In each terminal first, for the lab\'s own server:  eval "$(./lab env)"',
             'Primeiro, em cada terminal, para o servidor do laboratório:  eval "$(./lab env)"',
         ),
         say(
-            "In one more, to watch who waits for whom:          psql -X -f sql/watch.sql",
-            "Em mais um, para ver quem espera por quem:                   psql -X -f sql/watch.sql",
+            f"In one more, to watch who waits for whom:          psql -X -f {watch}",
+            f"Em mais um, para ver quem espera por quem:                   psql -X -f {watch}",
         ),
     ]
     for word in wanted:
-        lines += ["", *(terminals.walk(scenario) + "\n" for scenario in _scenarios(word))]
+        lines += ["", *(terminals.walk(scenario) + "\n" for scenario in _scenarios(word, everything))]
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -191,16 +209,16 @@ def walk(
 def load(files: Annotated[list[Path], typer.Argument(metavar="FILE …")]) -> None:
     """Load XML files into the queue, each on its own; non-zero if any was refused."""
     console = Console()
-    with _server(console) as target:
-        if not schema.is_built(target.conninfo):
-            schema.build(target.conninfo, 1)
+    with _server(console) as target, target.playground() as conninfo:
+        if schema.state(conninfo) is None:
+            schema.build(conninfo, 1)
             console.print(
                 say(
                     "The queue was not there yet: built (sql/01_queue.sql).",
                     "A fila ainda não existia: criada (sql/01_queue.sql).",
                 )
             )
-        outcomes = loader.load(target.conninfo, files)
+        outcomes = loader.load(conninfo, files)
     table = Table()
     for heading in (
         say("file", "arquivo"),
@@ -430,7 +448,11 @@ def doctor() -> None:
 def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None) -> None:
     """Open the notebooks in Jupyter."""
     os.chdir(paths.ROOT)
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *(arguments or ["notebooks"])])
+    # Jupyter would write to the reader's home; what the lab makes lies in its own folder.
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        os.environ.setdefault(name, str(paths.home() / "jupyter" / name.lower()))
+    as_root = ["--allow-root"] if os.geteuid() == 0 else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -494,15 +516,19 @@ def bench_(rounds: Annotated[int, typer.Option(min=1, help="How often each is me
 
 @contextmanager
 def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
-    """The server in use. One that this command started is stopped again on ^C, since then nothing may be left behind."""
+    """The server in use. One that this command started is stopped again on ^C, unless another lab has come to use it."""
     target = open_target()
+    if target.embedded:
+        with suppress(LabError):  # a schema that the reader typed himself is there, and stays
+            if schema.state(target.conninfo) is None:
+                schema.build(target.conninfo, 1)  # so that the database one plays in by hand is never empty
     if not quiet:
         console.print(target.headline(), highlight=False, markup=False, soft_wrap=True)
     try:
         yield target
-    except KeyboardInterrupt:
-        if target.embedded and target.started and not target.started.was_running:
-            target.embedded.down()
+    except BaseException as error:
+        if _interrupted(error) and target.embedded and target.started and not target.started.was_running:
+            target.embedded.down_if_alone()
         raise
 
 
@@ -532,11 +558,18 @@ def _progress(console: Console, quiet: bool) -> Iterator[Any]:
         yield progress
 
 
-def _scenarios(word: str) -> list[Scenario]:
-    """The scenarios that the word names: one by its name, or all of a lesson."""
-    if len(word) > 2 and "_" in word and word not in {known.name for known in lessons.lessons()}:
-        return [lessons.find_scenario(word)]
-    return [scenario for lesson in lessons.choose([word]) for scenario in lessons.scenarios(lesson.name)]
+def _scenarios(word: str, surprises: bool) -> list[Scenario]:
+    """The scenarios that the word names: one by its name, or those of a lesson in the order in which it tells them."""
+    name = word.replace(".", "_")  # as a claim is called
+    if len(name) > 2 and "_" in name and name not in {known.name for known in lessons.lessons()}:
+        return [lessons.find_scenario(name)]
+    told = [
+        lessons.scenario_path(lesson.name, claim.case)
+        for lesson in lessons.choose([name])
+        for claim in lesson.claims
+        if claim.core or surprises
+    ]
+    return [read(path) for path in told if path.exists()]
 
 
 def _write_json(run: dict[str, Any], file: Path | None) -> None:
@@ -549,10 +582,19 @@ def _write_json(run: dict[str, Any], file: Path | None) -> None:
     except OSError as error:
         raise LabError(
             say(
-                f"{file}: {error.strerror}; the run itself is over, only its JSON could not be written.",
-                f"{file}: {error.strerror}; a execução terminou, só não deu para gravar o JSON dela.",
+                f"The JSON cannot be written to {file}: {error.strerror}. Name another file.",
+                f"Não dá para gravar o JSON em {file}: {error.strerror}. Indique outro arquivo.",
             )
         ) from error
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether ^C is behind it; what was being cleaned up then may have failed in its turn."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
+            return True
+        error = error.__context__
+    return False
 
 
 def _interrupt(signum: int, frame: object) -> None:

@@ -19,6 +19,10 @@ class PlayError(LabError):
     """A play did not go as its scenario announces; the text names the step and says why."""
 
 
+class CannotRunHere(LabError):
+    """An observation cannot be made on this server, whatever the claim; the text says why. That is no failure."""
+
+
 class ServerError(LabError):
     """A server cannot be found, started, reached or used."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 
 from lab import paths, scenario, schema, transcript
-from lab.errors import LabError
+from lab.errors import CannotRunHere, LabError
 from lab.language import Text, say
 from lab.play import Event, Play
 from lab.player import play
@@ -51,6 +51,11 @@ class Claim:
     text: Text
     core: bool
     observe: Callable[[Stage], Observed]
+
+    @property
+    def case(self) -> str:
+        """The claim's name without its lesson's number."""
+        return self.id.partition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,11 @@ class Stage:
         self.played.append(result)
         return result
 
+    def insist_on_server(self) -> None:
+        """Raise ServerError if the server is gone: then nothing that failed says anything about a claim."""
+        with self.connection("lab/probe") as connection:
+            connection.execute("SELECT 1")
+
     @contextmanager
     def connection(self, name: str = "lab/experiment") -> Iterator[psycopg.Connection]:
         """A pinned connection in autocommit."""
@@ -190,8 +200,8 @@ class Lesson:
     ) -> LessonResult:
         """Run the core claims, and the surprises if asked; `progress` is called before and after each.
 
-        An experiment that cannot be carried through is a claim that does not hold, with the reason; only a lost server or ^C
-        ends the run.
+        An experiment that cannot be carried through is a claim that does not hold, with the reason; one that cannot be made on
+        this server is not run. Only a lost server (ServerError) or ^C ends the run.
         """
         result = LessonResult(self)
         started = time.monotonic()
@@ -203,9 +213,10 @@ class Lesson:
             already = len(stage.played)
             try:
                 observed = claim.observe(stage)
+            except CannotRunHere as error:
+                observed = Observed(None, "", "", str(error))
             except (LabError, psycopg.Error) as error:
-                if isinstance(error, psycopg.OperationalError) and _server_lost(error):
-                    raise
+                stage.insist_on_server()
                 observed = Observed(False, "could not be observed", "não deu para observar", str(error))
             plays = stage.played[already:]
             names = tuple(played.play.scenario.name for played in plays)
@@ -287,11 +298,6 @@ def _difference_from_golden(played: Play) -> str:
     path = golden_path(played.scenario)
     expected = path.read_text(encoding="utf-8") if path.exists() else ""
     return transcript.difference(expected, transcript.golden(played))
-
-
-def _server_lost(error: psycopg.OperationalError) -> bool:
-    # psycopg counts a lock timeout, a deadlock and a cancelled statement among the operational errors too.
-    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in ("57P01", "57P02", "57P03")
 
 
 def _names(known: Sequence[Lesson]) -> str:

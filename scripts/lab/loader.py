@@ -184,8 +184,8 @@ def _reason(sqlstate: str, key: str) -> Text:
             "Há um caractere que não existe na codificação do banco: use um banco em UTF8.",
         )
     return Text(
-        f"The server refused it (SQLSTATE {sqlstate}): the server's log says why.",
-        f"O servidor o recusou (SQLSTATE {sqlstate}): o log do servidor diz o motivo.",
+        f"The server refused it (SQLSTATE {sqlstate}); a rule of this database may be stricter than the lab's.",
+        f"O servidor o recusou (SQLSTATE {sqlstate}); uma regra deste banco pode ser mais estrita que a do laboratório.",
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lab import lesson, paths, record, referee, report, transcript
+from lab.address import NAMING_VARIABLES
 from lab.binaries import find_program
 from lab.errors import LabError
 from lab.language import say
@@ -97,7 +98,8 @@ def _refereed(stage: Stage, console: Console) -> bool:
 @contextmanager
 def _own_server(folder: Path | None) -> Iterator[Target]:
     """The lab's own server from these programs, in a private folder of its own, stopped at the end."""
-    ours = {"LAB_HOME": str(paths.home() / "matrix"), "LAB_DSN": "", **({"LAB_PGBIN": str(folder)} if folder else {})}
+    ours = {"LAB_HOME": str(paths.home() / "matrix"), "LAB_DSN": "", "LAB_PGBIN": str(folder) if folder else ""}
+    ours |= dict.fromkeys(NAMING_VARIABLES, "")  # empty is as good as not set
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:

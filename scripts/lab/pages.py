@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -64,9 +65,11 @@ def defence_matrix(language: str) -> str:
 
 
 def glossary() -> str:
-    """The names in the database and what they mean."""
+    """The names in the database and what they mean: those that the scripts use so far."""
+    used = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in paths.SQL.rglob("*.sql"))))
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
-        rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in csv.DictReader(file)]
+        known = [row for row in csv.DictReader(file) if row["pt"] in used]
+    rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
     return _table(["in the database", "English", "meaning"], rows)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psycopg
 from psycopg import pq
@@ -46,7 +46,8 @@ def play(
     """
     played = Play(scenario)
     pins = pins or SessionPins()
-    with pins.psycopg_connection(conninfo, "lab/monitor") as monitor:
+    # Closed by the player, in whatever state ^C left it: a `with` of its own would first roll back, which may fail.
+    with closing(pins.psycopg_connection(conninfo, "lab/monitor")) as monitor:
         player = _Player(played, conninfo, pins, monitor, limit, before, seen)
         try:
             player.open()
@@ -90,6 +91,12 @@ class _Session:
             if result.status in COPYING:  # libpq would give this result again and again
                 return False
         return True
+
+    def alive(self) -> bool:
+        """Whether the connection still stands, after reading what has arrived."""
+        with suppress(psycopg.OperationalError):
+            self.pgconn.consume_input()
+        return self.pgconn.status == pq.ConnStatus.OK
 
     def cancel(self) -> None:
         if self.run is not None and self.pgconn.status == pq.ConnStatus.OK:
@@ -142,11 +149,17 @@ class _Player:
             session.pgconn.finish()
         if self.monitor.closed:
             return
+        if self.monitor.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            # ^C came while it was asking: it takes no further question.
+            self.monitor.close()
+            self.monitor = self.pins.psycopg_connection(self.conninfo, "lab/monitor")
         try:
             self.await_backends()
             self.execute("teardown", self.scenario.teardown)
         except PlayError as error:
             self.play.failure = self.play.failure or str(error)
+        finally:
+            self.monitor.close()
 
     def await_backends(self) -> None:
         """Wait until the sessions' backends have ended: the next scenario must not meet their locks."""
@@ -249,9 +262,13 @@ class _Player:
             while run is not None and not self.blockers(session):
                 if not self.under_way(session, POLL_SECONDS):
                     self.finish(session, run)
-                    raise self.failure(
-                        run.step, f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
-                    )
+                    if gone := [other.name for other in self.sessions.values() if not other.alive()]:
+                        why = (
+                            f"ended its wait after {after}, because session {gone[0]} lost its connection to the server"
+                        )
+                    else:
+                        why = f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
+                    raise self.failure(run.step, why)
                 if time.monotonic() > deadline:
                     raise self.failure(
                         run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either"

@@ -14,6 +14,7 @@ from typing import Literal
 import psycopg
 
 from lab import schema
+from lab.errors import CannotRunHere, LabError
 from lab.lesson import find_scenario
 from lab.session import SessionPins
 
@@ -62,7 +63,8 @@ def race(
 
     `claim` is the statement used: the episode's, the same without SKIP LOCKED, or the faulty SELECT, COMMIT, UPDATE. `work` is
     the seconds each session spends on a document inside its claim transaction, as a worker does that does not commit first.
-    Raises LabError if the queue cannot be built, psycopg.Error if a session fails.
+    Raises LabError if the queue cannot be built, CannotRunHere if so many connections cannot be had, psycopg.Error if a
+    session fails.
     """
     schema.build(conninfo, 4)
     pins = SessionPins()
@@ -75,17 +77,27 @@ def race(
             [documents],
         )
         referee.execute("ANALYZE fila_documentos")
-        barrier = threading.Barrier(sessions + 1)
-        takers = [_Taker(conninfo, pins, number, barrier, _claimer(claim, work)) for number in range(1, sessions + 1)]
+        start = _Start(threading.Barrier(sessions + 1), threading.Event())
+        takers = [_Taker(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
+        try:
+            for taker in takers:
+                taker.start()
+            with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
+                start.barrier.wait()
+            started = time.monotonic()
+            for taker in takers:
+                taker.join()
+            seconds = time.monotonic() - started
+        finally:
+            # After ^C nobody goes on claiming, nor waits at the barrier for one who will not come.
+            start.over.set()
+            start.barrier.abort()
+            for taker in takers:
+                if taker.ident is not None:
+                    taker.join()
         for taker in takers:
-            taker.start()
-        with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
-            barrier.wait()
-        started = time.monotonic()
-        for taker in takers:
-            taker.join()
-        seconds = time.monotonic() - started
-        for taker in takers:
+            if isinstance(taker.error, psycopg.OperationalError) and (taker.error.sqlstate or "53").startswith("53"):
+                raise CannotRunHere(f"{sessions} connections at once could not be had: {taker.error}") from taker.error
             if taker.error is not None:
                 raise taker.error
         row = referee.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
@@ -96,14 +108,20 @@ def race(
 _TakeOne = Callable[[psycopg.Connection], int | None]
 
 
+@dataclass(frozen=True)
+class _Start:
+    """What the sessions share: the barrier they are released at, and the sign that all is over."""
+
+    barrier: threading.Barrier
+    over: threading.Event
+
+
 class _Taker(threading.Thread):
-    def __init__(
-        self, conninfo: str, pins: SessionPins, number: int, barrier: threading.Barrier, take_one: _TakeOne
-    ) -> None:
+    def __init__(self, conninfo: str, pins: SessionPins, number: int, start: _Start, take_one: _TakeOne) -> None:
         super().__init__(name=f"lab/{number}", daemon=True)
         self.conninfo = conninfo
         self.pins = pins
-        self.barrier = barrier
+        self.begin = start
         self.take_one = take_one
         self.claimed: list[int] = []
         self.error: Exception | None = None
@@ -111,14 +129,14 @@ class _Taker(threading.Thread):
     def run(self) -> None:
         try:
             with self.pins.psycopg_connection(self.conninfo, self.name) as connection:
-                self.barrier.wait()
-                while (document := self.take_one(connection)) is not None:
+                self.begin.barrier.wait()
+                while not self.begin.over.is_set() and (document := self.take_one(connection)) is not None:
                     self.claimed.append(document)
         except threading.BrokenBarrierError:
             pass
         except Exception as error:
             self.error = error
-            self.barrier.abort()
+            self.begin.barrier.abort()
 
 
 def _claimer(claim: Claim, work: float) -> _TakeOne:
@@ -126,7 +144,7 @@ def _claimer(claim: Claim, work: float) -> _TakeOne:
     if claim == "select_commit_update":
         story = find_scenario("04_select_commit_update")
         choose = story.step("a_chooses").sql
-        mark = story.step("a_marks").sql.replace("documento_id = 1", "documento_id = %s")
+        mark = _changed(story.step("a_marks").sql, "documento_id = 1", "documento_id = %s")
 
         def take_in_two(connection: psycopg.Connection) -> int | None:
             with connection.transaction():
@@ -140,7 +158,7 @@ def _claimer(claim: Claim, work: float) -> _TakeOne:
 
     statement = find_scenario("04_claim").step("a_claims").sql
     if claim == "for_update":
-        statement = statement.replace("FOR UPDATE SKIP LOCKED", "FOR UPDATE")
+        statement = _changed(statement, "FOR UPDATE SKIP LOCKED", "FOR UPDATE")
 
     def take(connection: psycopg.Connection) -> int | None:
         with connection.transaction():
@@ -150,3 +168,10 @@ def _claimer(claim: Claim, work: float) -> _TakeOne:
         return None if row is None else int(row[0])
 
     return take
+
+
+def _changed(statement: str, old: str, new: str) -> str:
+    """The statement with one place changed; LabError if it has no such place, or several."""
+    if statement.count(old) != 1:
+        raise LabError(f"The race expects {old!r} once in the scenario's statement: {statement}")
+    return statement.replace(old, new)

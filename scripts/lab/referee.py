@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.scenario import Ends, Scenario, Step
+from lab.scenario import Scenario, Step
+from lab.schema import libpq_environment
 from lab.session import SessionPins
 
 ENDS = "ends_"  # the empty step by which isolationtester is made to wait for a step to end
@@ -20,13 +21,13 @@ def specification(scenario: Scenario) -> str:
     in that session has ended.
     """
     parts: list[str] = []
-    ends = [action for action in scenario.actions if isinstance(action, Ends)]
     for session in scenario.sessions:
         parts.append(f"session {session}\n")
         for step in scenario.steps:
             if step.session == session:
                 parts.append(f"step {step.name}\n{{ {step.sql} }}\n")
-                parts += [f"step {ENDS}{end.step}\n{{ }}\n" for end in ends if end.step == step.name]
+                if scenario.ends_of(step):
+                    parts.append(f"step {ENDS}{step.name}\n{{ }}\n")
     order = " ".join(action.name if isinstance(action, Step) else ENDS + action.step for action in scenario.actions)
     return "\n".join(parts) + f"\npermutation {order}\n"
 
@@ -39,11 +40,15 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     """
     library = next((folder for folder in isolationtester.parents if folder.name == "lib"), None)
     pins = SessionPins(english=True)
-    environment = os.environ | {
-        "PGOPTIONS": pins.options(),
-        "PGAPPNAME": "lab",
-        "PG_TEST_TIMEOUT_DEFAULT": str(limit_seconds),
-    }
+    environment = (
+        os.environ
+        | libpq_environment(conninfo)
+        | {
+            "PGOPTIONS": pins.options(),
+            "PGAPPNAME": "lab",
+            "PG_TEST_TIMEOUT_DEFAULT": str(limit_seconds),
+        }
+    )
     if library is not None:
         # The wheel's own libpq, for this process alone.
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(
@@ -55,7 +60,10 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
             connection.execute(statement.encode())
         try:
             done = subprocess.run(
-                [str(isolationtester), conninfo],
+                [
+                    str(isolationtester),
+                    "",
+                ],  # where to is in the environment: a command line shows passwords to everyone
                 input=specification(scenario),
                 env=environment,
                 capture_output=True,

@@ -7,7 +7,7 @@ The file is valid SQL, read from top to bottom in the order of launching. Commen
     -- @step NAME SESSION               one statement of one session
              [blocks OTHER]             … which has to be seen waiting for session OTHER
              [errors SQLSTATE]          … which has to fail so
-    -- @ends NAME [errors SQLSTATE]     the latest point where a waiting step must have ended
+    -- @ends NAME [errors SQLSTATE]     where a waiting step has ended: right below what ends its wait
     -- @teardown                        statements run when all is over
     -- @pt TEXT                         the Portuguese for the English comment lines above it
 
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Ends:
-    """The latest point where the waiting step must have ended; nothing is launched until it has."""
+    """Where the waiting step has ended, right below what ended its wait; nothing is launched until it has."""
 
     step: str
     line: int
@@ -95,6 +95,10 @@ class Scenario:
     def sessions(self) -> tuple[str, ...]:
         """The sessions in the order in which they first act."""
         return tuple(dict.fromkeys(step.session for step in self.steps))
+
+    def ends_of(self, step: Step) -> Ends | None:
+        """Where the wait of that step is over; None if it does not wait."""
+        return next((action for action in self.actions if isinstance(action, Ends) and action.step == step.name), None)
 
     def step(self, name: str) -> Step:
         """The step of that name; KeyError if there is none."""

@@ -37,13 +37,28 @@ def build(conninfo: str, state: int) -> None:
     run_scripts(conninfo, *scripts_for(state))
 
 
-def is_built(conninfo: str) -> bool:
-    """Whether a schema of the lab's name is in this database, be it the lab's or another.
+def state(conninfo: str) -> int | None:
+    """The number of the state that the lab's schema of this database is in; None if there is no such schema.
 
-    Raises ServerError if the server cannot be reached.
+    Raises LabError if the schema is not the lab's, ServerError if the server cannot be reached.
     """
     with SessionPins().psycopg_connection(conninfo, "lab/schema") as connection:
-        return connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [SCHEMA]).fetchone() == (True,)
+        row = connection.execute(
+            "SELECT to_regnamespace(%(name)s) IS NOT NULL, obj_description(to_regnamespace(%(name)s), 'pg_namespace')",
+            {"name": SCHEMA},
+        ).fetchone()
+    assert row
+    there, mark = row
+    if not there:
+        return None
+    if found := re.fullmatch(r"queue lab, state (\d\d)", mark or ""):
+        return int(found[1])
+    raise LabError(
+        say(
+            f"The schema {SCHEMA} of this database was not made by the lab; it was left untouched. Rename it, or name another database.",
+            f"O esquema {SCHEMA} deste banco não foi feito pelo laboratório e ficou intacto. Renomeie-o ou indique outro banco.",
+        )
+    )
 
 
 def run_scripts(conninfo: str, *scripts: Path) -> str:
@@ -53,10 +68,11 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     """
     files = [argument for script in scripts for argument in ("-f", str(script))]
     done = subprocess.run(
-        [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", *files],
-        env=os.environ | libpq_environment(conninfo) | {"PGAPPNAME": "lab/psql"},
+        [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
+        env=os.environ | libpq_environment(conninfo) | {"PGAPPNAME": "lab/psql", "PGCLIENTENCODING": "UTF8"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
     )
     if done.returncode != 0:
@@ -93,5 +109,4 @@ def libpq_environment(conninfo: str) -> dict[str, str]:
 
 def _readable(stderr: str) -> str:
     """psql's message without its file and line prefix, which speaks of our script rather than of the reader's problem."""
-    lines = [re.sub(r"^psql:[^ ]*:\d+: ", "", line) for line in stderr.strip().splitlines()]
-    return "\n".join(line for line in lines if not line.startswith(("CONTEXT:", "PL/pgSQL function", "SQL statement")))
+    return "\n".join(re.sub(r"^psql:.*?:\d+: ", "", line) for line in stderr.strip().splitlines())

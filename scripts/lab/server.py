@@ -113,9 +113,15 @@ class EmbeddedServer:
             if postmaster.was_moved(self.data):
                 postmaster.stop(self.data)
             was_running = self.running()
-            if not was_running:
-                self._start()
-            self._settle(new=not was_running)
+            try:
+                if not was_running:
+                    self._start()
+                self._settle(new=not was_running)
+            except BaseException:
+                # ^C in the middle must not leave a server that nobody asked for any more.
+                if not was_running:
+                    postmaster.stop(self.data)
+                raise
         return Started(time.monotonic() - began, was_running)
 
     def down(self) -> bool:
@@ -123,6 +129,23 @@ class EmbeddedServer:
         with self._usable_folder(), self._locked():
             stopped = [postmaster.stop(data) for data in sorted(self.base.glob("*/data"))]
         return any(stopped)
+
+    def down_if_alone(self) -> bool:
+        """Stop the server unless somebody else is connected to it; returns whether it was stopped.
+
+        Sessions that have just been closed end a moment later, so it looks for up to two seconds.
+        """
+        others = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        try:
+            with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
+                deadline = time.monotonic() + 2
+                while connection.execute(others).fetchone():
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.02)
+        except psycopg.OperationalError:
+            pass  # it takes no connection: nobody has one
+        return self.down()
 
     def running(self) -> bool:
         """Whether the server's main process is there (it may still be starting)."""

@@ -67,10 +67,8 @@ class Stepper:
         elif event.run is not None:
             run = event.run
             self.row({run.step.session: self.wait(run) if event.kind == "waiting" else self.outcome(run)})
-            if event.kind == "completed":
-                self.prose(
-                    next((a.prose for a in play.scenario.actions if getattr(a, "step", None) == run.step.name), None)
-                )
+            if event.kind == "completed" and (ends := play.scenario.ends_of(run.step)):
+                self.prose(ends.prose)
 
     def wait(self, run: StepRun) -> Line:
         whom = say(" and ", " e ").join(run.waited_for)

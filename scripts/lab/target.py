@@ -66,6 +66,18 @@ class Target:
         with _only_lab(self.conninfo):
             yield self.conninfo
 
+    @contextmanager
+    def playground(self) -> Iterator[str]:
+        """The database that one plays in by hand; on a given server kept from other labs meanwhile.
+
+        Returns a conninfo. Raises LabError if another lab is running in the given database.
+        """
+        if self.embedded:
+            yield self.conninfo
+            return
+        with _only_lab(self.conninfo):
+            yield self.conninfo
+
 
 def open_target(start: bool = True) -> Target:
     """Find the server to use and check that it will do.

@@ -6,6 +6,7 @@ terminal's standard input although the script is run with -f, so that a pipe can
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,14 +33,13 @@ def script_path(scenario: Scenario, session: str, language: str) -> Path:
     return scenario.path.with_name(f"{scenario.name}.{word}_{session.lower()}.psql")
 
 
-def walk(scenario: Scenario, root: Path = paths.ROOT) -> str:
-    """What to type in which terminal, in the reader's language."""
+def walk(scenario: Scenario) -> str:
+    """What to type in which terminal, in the reader's language, with paths as they are from the folder one is in."""
     language = say("en", "pt")
     lines = [f"{scenario.name}: {scenario.claim}", ""]
-    for session in scenario.sessions:
-        path = script_path(scenario, session, language).relative_to(root)
-        terminal = say(f"terminal {session}", f"terminal {session}")
-        lines.append(f"  {terminal}   psql -X -f {path}")
+    for session in sorted(scenario.sessions):
+        path = os.path.relpath(script_path(scenario, session, language))
+        lines.append(f"  terminal {session}   psql -X -f {path}")
     lines.append("")
     order = " → ".join(f"{number} {step.session}" for number, step in enumerate(scenario.steps, start=1))
     lines.append(say(f"  Press Enter in this order: {order}", f"  Aperte Enter nesta ordem: {order}"))
@@ -120,12 +120,9 @@ class _Terminal:
         lines = ["", "\\echo", self.told(step.prose)]
         where = self.say(f"step {index + 1} of {total}", f"passo {index + 1} de {total}")
         lines.append(self.enter(f"[{self.session}] {where}{self.after(index)}"))
-        errors = step.errors
-        if step.blocks:
-            ends = next(
-                action for action in self.scenario.actions if isinstance(action, Ends) and action.step == step.name
-            )
-            errors = ends.errors
+        ends = self.scenario.ends_of(step)
+        errors = ends.errors if ends else step.errors
+        if ends:
             lines.append(_echo(self.hang(step, ends)))
         if errors:
             lines.append("\\set ON_ERROR_STOP off")
@@ -133,7 +130,7 @@ class _Terminal:
         if errors:
             lines.append(_echo(self.say(f"(announced: {errors})", f"(anunciado: {errors})")))
             lines.append("\\set ON_ERROR_STOP on")
-        if step.blocks:
+        if ends:
             lines.append(self.told(ends.prose))
         return "\n".join(line for line in lines if line)
 
@@ -160,9 +157,7 @@ class _Terminal:
     def ended_before(self, waiting: Step, index: int) -> bool:
         """Whether that step has ended when the step of this index is launched."""
         launched = self.scenario.actions.index(self.scenario.steps[index])
-        return any(
-            isinstance(action, Ends) and action.step == waiting.name for action in self.scenario.actions[:launched]
-        )
+        return self.scenario.ends_of(waiting) in self.scenario.actions[:launched]
 
     def hang(self, step: Step, ends: Ends) -> str:
         actions = self.scenario.actions

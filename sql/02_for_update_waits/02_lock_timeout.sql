@@ -23,8 +23,8 @@ ORDER BY criado_em, documento_id
 FOR UPDATE
 LIMIT 1;
 -- @ends b_asks errors 55P03
--- None: after two seconds the server cancelled the statement. B never looked at documents 2, 3 and 4.
--- @pt Nenhum: depois de dois segundos o servidor cancelou o comando. B nem chegou a olhar os documentos 2, 3 e 4.
+-- None: after two seconds the server cancelled the statement. B never got as far as locking 2, 3 or 4.
+-- @pt Nenhum: depois de dois segundos o servidor cancelou o comando. B nem chegou a bloquear o 2, o 3 ou o 4.
 -- @step b_counts B
 -- How many documents were pending all the while?
 -- @pt Quantos documentos estavam pendentes o tempo todo?

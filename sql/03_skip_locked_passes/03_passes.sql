@@ -13,6 +13,8 @@ LIMIT 1;
 BEGIN;
 -- @step b_limit B
 SET LOCAL lock_timeout = '2s';
+-- @step b_shows_limit B
+SHOW lock_timeout;
 -- @step b_asks B
 -- B runs the same query. Which document does B get, and after how long?
 -- @pt B executa a mesma consulta. Qual documento B recebe, e depois de quanto tempo?

@@ -2,14 +2,18 @@
 -- @pt A reserva preenche iniciado_em e limpa o resto da tentativa anterior; concluir limpa ultimo_erro, falhar o grava, com concluido_em.
 -- @setup
 UPDATE fila_documentos
-SET tentativas = 1, concluido_em = clock_timestamp(), ultimo_erro = 'receptor fora do ar'
+SET
+    tentativas = 1,
+    iniciado_em = clock_timestamp() - INTERVAL '1 day',
+    concluido_em = clock_timestamp(),
+    ultimo_erro = 'receptor fora do ar'
 WHERE documento_id IN (1, 2);
 -- @step a_before A
 -- Documents 1 and 2 failed once and were put back.
 -- @pt Os documentos 1 e 2 falharam uma vez e voltaram à fila.
 SELECT
     documento_id,
-    iniciado_em IS NOT NULL AS iniciado,
+    iniciado_em > clock_timestamp() - INTERVAL '1 hour' AS iniciado_agora,
     concluido_em IS NOT NULL AS terminado,
     ultimo_erro,
     tentativas
@@ -61,7 +65,7 @@ RETURNING fila.documento_id, fila.chave, fila.tentativas;
 -- @pt O que resta do erro anterior durante a segunda tentativa?
 SELECT
     documento_id,
-    iniciado_em IS NOT NULL AS iniciado,
+    iniciado_em > clock_timestamp() - INTERVAL '1 hour' AS iniciado_agora,
     concluido_em IS NOT NULL AS terminado,
     ultimo_erro,
     tentativas
@@ -82,7 +86,7 @@ RETURNING documento_id;
 SELECT
     documento_id,
     status,
-    iniciado_em IS NOT NULL AS iniciado,
+    iniciado_em > clock_timestamp() - INTERVAL '1 hour' AS iniciado_agora,
     concluido_em IS NOT NULL AS terminado,
     ultimo_erro
 FROM fila_documentos

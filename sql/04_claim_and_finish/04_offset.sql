@@ -20,5 +20,12 @@ WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
 LIMIT 1;
+-- @step c_tries C errors 55P03
+-- Then nobody works on document 1. Is it at least free?
+-- @pt Então ninguém trabalha no documento 1. Ele está pelo menos livre?
+SELECT documento_id
+FROM fila_documentos
+WHERE documento_id = 1 AND status = 'pendente'
+FOR UPDATE NOWAIT;
 -- @step a_ends A
 COMMIT;
