@@ -8,8 +8,8 @@
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET lab.de = '01';
-SET lab.para = '04';
+SET "lab.de" = '01';
+SET "lab.para" = '04';
 \ir require_state.sql
 
 BEGIN;
