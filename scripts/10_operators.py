@@ -42,7 +42,7 @@ def needs_roles(told: object) -> object:
         stage.build(STATE)
         with stage.connection() as connection:
             reason = grants.cannot_become_any(connection)
-        return Observed(None, "not run", "não rodou", reason) if reason else claim.observe(stage)
+        return Observed(None, "", "", reason) if reason else claim.observe(stage)
 
     lesson.claims[-1] = replace(claim, observe=observe)
     return told

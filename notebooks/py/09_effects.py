@@ -64,8 +64,9 @@ nb.ask("09_unknown", "b_finishes_blindly")
 guess = ...  # row, none or error
 
 # %%
-unknown = nb.play("09_unknown")
+unknown = nb.play("09_unknown", work={"c_waits": 0.6, "c_recovers": 0.4, "b_finishes_blindly": 1.4, "b_records": 0.4})
 nb.answer(guess, "error" if unknown["b_finishes_blindly"].sqlstate else "row")
+nb.timeline(unknown)
 nb.sql("09_unknown", "b_records", "b_finishes")
 nb.claim("09_unknown")
 nb.table(unknown, "c_reads")
@@ -100,6 +101,7 @@ guess = ...  # a number of effects
 # %%
 kills = nb.drill("kill_before_commit", "kill_after_claim", "kill_before_call", "kill_after_call")
 nb.answer(guess, kills["effects"].iloc[-1])
+nb.claim("09.killed_workers")
 kills.set_index("drill")
 
 # %% [markdown]
@@ -116,6 +118,7 @@ guess = ...  # the token, or the key
 # %%
 zombies = nb.drill("zombie", "zombie_after_call")
 nb.answer(guess, "the key" if zombies["calls refused"].iloc[0] == 1 else "the token")
+nb.claim("09.zombies")
 zombies.set_index("drill")
 
 # %% [markdown]
@@ -139,6 +142,7 @@ keyless.set_index("drill")
 # number of documents damaged.
 
 # %%
+nb.claim("09.defence_matrix")
 nb.defences("lease", "token", "key").set_index("without")
 
 # %%

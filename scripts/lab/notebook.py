@@ -85,8 +85,9 @@ def begin(number: str) -> None:
 
 
 def claim(name: str) -> None:
-    """Show the claim that a scenario, `NN_case`, states."""
-    _show(_quoted(find_scenario(name).claim))
+    """Show the claim that a scenario, `NN_case`, states, or an experiment, `NN.slug`."""
+    texts = {claim.id: claim.text for claim in lessons.choose([name[:2]])[0].claims}
+    _show(_quoted(texts[name] if name in texts else find_scenario(name).claim))
 
 
 def sql(name: str, *steps: str) -> None:
@@ -258,7 +259,16 @@ def defences(*names: str) -> pd.DataFrame:
 
 
 def _outcomes(outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
-    columns = ("drill", "documents", "effects", "calls refused", "late writes refused", "damaged", "to people", "seconds")
+    columns = (
+        "drill",
+        "documents",
+        "effects",
+        "calls refused",
+        "late writes refused",
+        "damaged",
+        "to people",
+        "seconds",
+    )
     rows = [
         (
             name,

@@ -69,5 +69,3 @@ COMMIT;
 SELECT status, tentativas, (SELECT count(*) FROM lancamentos) AS lancamentos
 FROM fila_documentos
 WHERE documento_id = 1;
--- @teardown
-DROP TABLE lancamentos;
