@@ -108,8 +108,8 @@ class Tour:
         self.line(
             "     "
             + say(
-                "SKIP LOCKED cannot help here: no lock is left to skip. A queue needs more than locks.",
-                "Aqui o SKIP LOCKED não ajuda: não resta bloqueio a pular. Uma fila precisa de mais do que bloqueios.",
+                "SKIP LOCKED cannot help here: no lock is left to skip. Lessons 05 to 10 do.",
+                "Aqui o SKIP LOCKED não ajuda: não resta bloqueio a pular. As lições 05 a 10, sim.",
             )
         )
 
