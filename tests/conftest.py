@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,12 +13,23 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from lab import paths
+from lab.address import NAMING_VARIABLES
 from lab.errors import LabError
 from lab.schema import build
+from lab.server import EmbeddedServer
 from lab.target import Target, open_target
 
 TARGET = pytest.StashKey[Target]()
 SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later
+
+
+def pytest_configure() -> None:
+    """Give the tests a server of their own, beside the one that the reader plays with."""
+    if EmbeddedServer().owns_socket(os.environ.get("PGHOST", "")):
+        for name in NAMING_VARIABLES:  # set by `lab env`: what they lead to is no given server
+            os.environ.pop(name, None)
+    os.environ["LAB_HOME"] = str(paths.home() / "test")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -29,7 +41,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     target = config.stash.get(TARGET, None)
-    if target and target.embedded and target.started and not target.started.was_running:
+    if target and target.embedded:
         target.embedded.down_if_alone()
 
 
@@ -119,7 +131,16 @@ def _sessions(connection: psycopg.Connection) -> set[tuple[int, str]]:
     )
 
 
+def _hasten(target: Target) -> None:
+    """Let the tests' own server not wait for the disk: every test makes and drops a database, and none survives them."""
+    if target.embedded:
+        with psycopg.connect(target.conninfo, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
+
+
 def _target(config: pytest.Config) -> Target:
     if TARGET not in config.stash:
         config.stash[TARGET] = open_target()
+        _hasten(config.stash[TARGET])
     return config.stash[TARGET]

@@ -26,7 +26,7 @@ def test_made_parts_are_in_step() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_named_exists(page: Path) -> None:
-    named = set(re.findall(r"\./lab ([a-z]+)", page.read_text(encoding="utf-8")))
+    named = set(re.findall(r"\./lab ([a-z][a-z-]*)", page.read_text(encoding="utf-8")))
     assert named and named <= set(COMMANDS)
 
 
