@@ -98,10 +98,12 @@ def _refereed(stage: Stage, console: Console) -> bool:
 @contextmanager
 def _own_server(folder: Path | None) -> Iterator[Target]:
     """The lab's own server from these programs, in a private folder of its own, stopped at the end."""
-    ours = {"LAB_HOME": str(paths.home() / "matrix"), "LAB_DSN": "", "LAB_PGBIN": str(folder) if folder else ""}
-    ours |= dict.fromkeys(NAMING_VARIABLES, "")  # empty is as good as not set
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
+    before = dict(os.environ)
+    for name in ("LAB_DSN", "LAB_PGBIN", *NAMING_VARIABLES):
+        os.environ.pop(name, None)
+    os.environ["LAB_HOME"] = str(paths.home() / "matrix")
+    if folder:
+        os.environ["LAB_PGBIN"] = str(folder)
     try:
         target = open_target()
         try:
@@ -110,11 +112,8 @@ def _own_server(folder: Path | None) -> Iterator[Target]:
             if target.embedded:
                 target.embedded.down()
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _fetched(package: str, version: str) -> Path:
