@@ -237,3 +237,9 @@ def test_a_given_server_without_libxml_is_refused(
 ) -> None:
     monkeypatch.setenv("LAB_DSN", server_without_libxml.conninfo())
     assert "built without libxml (--with-libxml)" in refusal()
+
+
+def test_a_variable_that_is_set_but_empty_names_no_server(own_server: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGSERVICE", "PGHOST", "PGPORT", "PGDATABASE", "PGHOSTADDR"):
+        monkeypatch.setenv(name, "")
+    assert open_target().source == "embedded"

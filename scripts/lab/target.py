@@ -86,6 +86,9 @@ def open_target(start: bool = True) -> Target:
     is the lab's own. Parameter: start, whether to start the lab's own server if it is not running.
     Raises NotRunning if it is not and was not to be started, ServerError if the server cannot be reached or used.
     """
+    for name in NAMING_VARIABLES:
+        if os.environ.get(name) == "":
+            del os.environ[name]  # empty is as good as not set, to us; libpq would look for a service without a name
     if dsn := os.environ.get("LAB_DSN"):
         return _given("dsn", readable("dsn", dsn))
     server = EmbeddedServer()
