@@ -6,6 +6,7 @@ import time
 
 import psycopg
 
+from lab.buffers import touched
 from lab.errors import CannotRunHere
 from lab.language import Text, brazilian, say
 from lab.lesson import Lesson, Observed, Stage, find_scenario
@@ -240,10 +241,10 @@ def limit_parameter(stage: Stage) -> Observed:
         )
         connection.execute("ANALYZE fila_documentos")
         claim = _claim_statement()
-        literal = _buffers(connection, claim)
+        literal = touched(connection, claim)
         connection.execute("SET plan_cache_mode = force_generic_plan")
         connection.execute(f"PREPARE reserva (BIGINT) AS {claim.replace('LIMIT 1', 'LIMIT $1')}".encode())
-        generic = _buffers(connection, "EXECUTE reserva (1)")
+        generic = touched(connection, "EXECUTE reserva (1)")
     pending = f"{documents:,}"
     return Observed(
         generic > 10 * literal,
@@ -290,12 +291,3 @@ def _dead_rows_after_vacuum(connection: psycopg.Connection) -> int:
         time.sleep(0.01)
     assert after
     return int(after[1])
-
-
-def _buffers(connection: psycopg.Connection, statement: str) -> int:
-    """The buffers that one execution touches; it is rolled back."""
-    with connection.transaction(force_rollback=True):
-        row = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode()).fetchone()
-    assert row
-    plan = row[0][0]["Plan"]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
