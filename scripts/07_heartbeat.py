@@ -8,6 +8,7 @@ import psycopg
 
 from lab import budget
 from lab.errors import LabError
+from lab.horizon import wait_for_older_transactions
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage
 from lab.play import Play
@@ -164,6 +165,7 @@ def _heap_only(stage: Stage, index: str | None, documents: int = 200, beats: int
         # A session sends its statistics at its end at the latest.
         with stage.connection("lab/heartbeat") as heartbeat:
             for _ in range(beats):
+                wait_for_older_transactions(watch)  # else the pages of the last beat cannot be tidied up for this one
                 for document, token in claimed:
                     heartbeat.execute("SELECT renovar(%s, %s)", [document, token])
         after = _updates(watch, at_least=before[0] + documents * beats)

@@ -10,6 +10,7 @@ import psycopg
 
 from lab.buffers import touched
 from lab.failure import classify
+from lab.horizon import wait_for_older_transactions
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage, find_scenario
 from lab.play import Play
@@ -363,6 +364,7 @@ def _choice(connection: psycopg.Connection) -> str:
 
 def _buffers(connection: psycopg.Connection, statement: str) -> int:
     """The buffers a claim's choice touches once the table has been looked at, and with everything warm."""
+    wait_for_older_transactions(connection)  # an index built before they end is not used
     connection.execute("VACUUM ANALYZE fila_documentos")
     touched(connection, statement)
     return touched(connection, statement)

@@ -15,25 +15,34 @@ from psycopg.conninfo import conninfo_to_dict
 
 from lab import paths
 from lab.address import NAMING_VARIABLES
+from lab.binaries import find_server_binaries
 from lab.errors import LabError
 from lab.schema import build
 from lab.server import EmbeddedServer
 from lab.target import Target, open_target
 
 TARGET = pytest.StashKey[Target]()
+MOST_PROCESSES = 4
 SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later
 
 
 def pytest_configure() -> None:
-    """Give the tests a server of their own, beside the one that the reader plays with."""
-    if EmbeddedServer().owns_socket(os.environ.get("PGHOST", "")):
+    """Give the tests a server of their own, beside the one that the reader plays with; if they are shared out, one a process."""
+    if not _server_is_given():
         for name in NAMING_VARIABLES:  # set by `lab env`: what they lead to is no given server
             os.environ.pop(name, None)
-    os.environ["LAB_HOME"] = str(paths.home() / "test")
+    os.environ["LAB_HOME"] = str(paths.home() / os.environ.get("PYTEST_XDIST_WORKER", "test"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Into how many processes `-n auto` shares the tests out; a given server has one database for them, so there into none."""
+    return 0 if _server_is_given() else min(os.cpu_count() or 1, MOST_PROCESSES)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     try:
+        if config.getoption("numprocesses", None):
+            return f"server: PostgreSQL {find_server_binaries().version}, one a process"
         return f"server: {_target(config).headline()}"
     except LabError as error:
         return f"server: none. {error}"
@@ -129,6 +138,12 @@ def _sessions(connection: psycopg.Connection) -> set[tuple[int, str]]:
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
     )
+
+
+def _server_is_given() -> bool:
+    """Whether the environment names a server that is not the lab's own."""
+    own = EmbeddedServer().owns_socket(os.environ.get("PGHOST", ""))
+    return bool(os.environ.get("LAB_DSN")) or (not own and any(os.environ.get(name) for name in NAMING_VARIABLES))
 
 
 def _hasten(target: Target) -> None:

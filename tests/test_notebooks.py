@@ -78,13 +78,15 @@ def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeyp
     assert caught.value.__suppress_context__
 
 
-def test_every_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_tells(server: Target) -> None:
-    notebooks = [make_notebooks.read(text) for text in TEXTS]
-    asyncio.run(make_notebooks.execute(notebooks, at_once=2 if server.embedded else 1))
-    for text, notebook in zip(TEXTS, notebooks, strict=True):
-        assert _told(notebook) == _told(_committed(text)), f"{text.name}: run `make notebooks`"
-        seen = "".join(str(output.get("data", {}).get("text/markdown", "")) for output in _outputs(notebook))
-        assert "| **no**" not in seen, f"a claim did not hold in {text.name}"
+@each_notebook
+def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_tells(
+    text: Path, server: Target
+) -> None:
+    notebook = make_notebooks.read(text)
+    asyncio.run(make_notebooks.execute([notebook], at_once=1))
+    assert _told(notebook) == _told(_committed(text)), "run `make notebooks`"
+    seen = "".join(str(output.get("data", {}).get("text/markdown", "")) for output in _outputs(notebook))
+    assert "| **no**" not in seen, "a claim did not hold"
     assert not _left_behind(server)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -459,7 +458,9 @@ def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUP
 def test(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST OPTIONS …]")] = None) -> None:
     """Run the tests."""
     os.chdir(paths.ROOT)
-    raise typer.Exit(subprocess.run([sys.executable, "-m", "pytest", *(arguments or [])], check=False).returncode)
+    shared_out = ["-n", "auto", "--dist", "worksteal"]
+    # In this process's place, so that ^C reaches the tests, which stop their servers.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *shared_out, *(arguments or [])])
 
 
 @app.command("record", rich_help_panel=MAINTAINERS)
