@@ -87,18 +87,20 @@ def zombies(stage: Stage) -> Observed:
 
 @lesson.experiment(
     "defence_matrix",
-    "Each defence taken away, one at a time, lets through the damage that it is there for; with it there is none.",
-    "Cada defesa retirada, uma de cada vez, deixa passar o dano que ela evita; com ela não há nenhum.",
+    "Each defence taken away, one at a time, lets through the damage that the first page counts; with it there is none.",
+    "Cada defesa retirada, uma de cada vez, deixa passar o dano que a primeira página conta; com ela não há nenhum.",
 )
 def defence_matrix(stage: Stage) -> Observed:
     matrix = defences.examine(stage.conninfo)
     shown = {each.name: each.shown for each in defences.defences()}
     en = "; ".join(f"{shown[row.defence].en} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
     pt = "; ".join(f"{shown[row.defence].pt} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
+    recorded = matrix == defences.recorded()
     return Observed(
-        defences.worth(matrix),
+        defences.worth(matrix) and recorded,
         f"documents damaged with and without it: {en}",
         f"documentos danificados com e sem ela: {pt}",
+        "" if recorded else f"not the matrix of {defences.RECORDED.name}, which the first page shows",
     )
 
 

@@ -475,10 +475,10 @@ def record_(
         if changed and not yes and not typer.confirm(say("Write these?", "Gravar?"), default=False):
             raise typer.Exit(1)
         record.keep(changed)
-        held = record.observe(target, stage, console)
         record.tell_tour(target, stage)
         record.tell_truth_table(stage)
         record.tell_defence_matrix(stage)
+        held = record.observe(target, stage, console)
     raise typer.Exit(0 if held else 1)
 
 
