@@ -57,25 +57,26 @@ class Target:
 
         Parameters: purpose, a word for the new database's name; template, a database's name.
         Returns a conninfo.
-        Raises LabError if another lab is running in the given database.
+        Raises LabError if another lab is running in the given database, ServerError if no schema can be made in it.
         """
         if self.embedded:
             with self.embedded.database(purpose, template or databases.PLAIN) as conninfo:
                 yield conninfo
             return
-        with _only_lab(self.conninfo):
+        with _to_build_in(self.conninfo):
             yield self.conninfo
 
     @contextmanager
     def playground(self) -> Iterator[str]:
         """The database that one plays in by hand; on a given server kept from other labs meanwhile.
 
-        Returns a conninfo. Raises LabError if another lab is running in the given database.
+        Returns a conninfo. Raises LabError if another lab is running in the given database, ServerError if no schema can be
+        made in it.
         """
         if self.embedded:
             yield self.conninfo
             return
-        with _only_lab(self.conninfo):
+        with _to_build_in(self.conninfo):
             yield self.conninfo
 
 
@@ -160,7 +161,6 @@ def _checked(
     version_num = connection.info.server_version
     check_version(version_num)
     _check_libxml(connection)
-    _check_writable(connection)
     return Target(
         source,
         (connection.info.parameter_status("server_version") or "?").split()[0],
@@ -216,9 +216,10 @@ def _check_writable(connection: psycopg.Connection) -> None:
 
 
 @contextmanager
-def _only_lab(conninfo: str) -> Iterator[None]:
-    """Keep other labs out of the database; they are let in when this process ends, even killed."""
+def _to_build_in(conninfo: str) -> Iterator[None]:
+    """Keep other labs out of a database that a schema can be made in; they are let in when this process ends, even killed."""
     with psycopg.connect(conninfo, autocommit=True) as keeper:
+        _check_writable(keeper)
         keeper.execute("SET idle_session_timeout = 0")
         key = [databases.LOCK_FAMILY, 0]
         row = keeper.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone()
