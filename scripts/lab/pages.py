@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from lab import defences, lesson, paths
 from lab import truth_table as guards_tried
+
+LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
 
 
 def lessons(language: str) -> str:
@@ -65,12 +69,19 @@ def defence_matrix(language: str) -> str:
 
 
 def glossary() -> str:
-    """The names in the database and what they mean: those that the scripts use so far."""
-    used = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in paths.SQL.rglob("*.sql"))))
+    """Names in the database and what they mean: those that the reader meets in the scenarios of several lessons."""
+    lessons_with = Counter[str]()
+    for folder in paths.SQL.glob("[0-9][0-9]_*/"):
+        lessons_with.update({name for path in folder.glob("*.sql") for name in _names(path)})
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
-        known = [row for row in csv.DictReader(file) if row["pt"] in used]
+        known = [row for row in csv.DictReader(file) if lessons_with[row["pt"]] >= LESSONS_WITH_A_NAME]
     rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
     return _table(["in the database", "English", "meaning"], rows)
+
+
+def _names(path: Path) -> list[str]:
+    """The words of a script that are not in its comments."""
+    return re.findall(r"\w+", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
 
 
 @contextmanager
