@@ -96,6 +96,15 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "No such command" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [("zombie", "--workers", "3"), ("random_kills", "--documents", "20", "--workers", "20")]
+)
+def test_a_crowd_that_a_drill_cannot_have_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    done = lab("drill", *arguments)
+    assert done.returncode == 2
+    assert "workers" in done.stderr
+
+
 def test_a_schema_of_the_readers_own_ends_the_run_at_once_and_stays(playing: str) -> None:
     with psycopg.connect(playing, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA sql_semana_12 CREATE TABLE minha (x INTEGER)")

@@ -107,12 +107,13 @@ class Crowd:
         """What it came to, from the tables alone."""
         claims = [change for change in after.audit if evidence.is_claim(change)]
         owners = {change.token: change.who for change in claims}
-        taken_away = [
-            owners[change.token]
+        orphans = [
+            owner
             for change in after.audit
-            if change.before == "processando" != change.after and change.who != owners.get(change.token)
+            if change.before == "processando" != change.after
+            and (owner := owners.get(change.token)) in self.killed
+            and change.who != owner
         ]
-        orphans = [who for who in taken_away if who in self.killed]
         return Seen(
             workers=self.size.workers,
             seed=self.seed,
