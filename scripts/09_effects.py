@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab import defences, drill
+from lab import defences, drill, drill_report
 from lab.drill import Outcome
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage
@@ -133,6 +133,25 @@ def receiver_away(stage: Stage) -> Observed:
 )
 def unknown_and_irreversible(stage: Stage) -> Observed:
     return _drilled(stage, ("unknown_and_irreversible",))
+
+
+@lesson.experiment(
+    drill.RANDOM_KILLS,
+    "Workers from a barrier on, killed at random: a token for each claim, none lost, and no claim passes over a free document.",
+    "Workers a partir de uma barreira, mortos ao acaso: um token por reserva, nada perdido, e nenhuma reserva pula um documento livre.",
+    core=False,
+)
+def random_kills(stage: Stage) -> Observed:
+    seen = drill.hold(drill.find(drill.RANDOM_KILLS), stage.conninfo)
+    assert seen.crowd
+    figures = drill_report.crowd_figures(seen.crowd)
+    lost, duplicates = seen.damage.lost, seen.damage.duplicates
+    return Observed(
+        drill.each_once(seen),
+        f"documents {seen.documents}, effects {seen.effects}, executed twice {duplicates}, lost {lost}; {figures.en}",
+        f"documentos {seen.documents}, efeitos {seen.effects}, executados em dobro {duplicates}, perdidos {lost}; {figures.pt}",
+        "; ".join(seen.faults),
+    )
 
 
 @lesson.experiment(

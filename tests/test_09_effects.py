@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import psutil
 import pytest
 
-from lab import child, defences, drill, evidence, pages, paths, schema
+from lab import child, crowd, defences, drill, evidence, pages, paths, schema
+from lab.crowd import Size
 from lab.errors import LabError
-from lab.evidence import Change, Damage, Document, Tables
+from lab.evidence import Change, Damage, Document, Order, Tables
 from lab.ground import Ground, ground
 from lab.target import Target
 from lab.weakened import EDITS, without
@@ -18,13 +20,14 @@ from tests.conftest import child_processes
 from tests.helpers import execute, fetch
 
 SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'sql_semana_12%' ORDER BY 1"
-NEW = Document("padrao/NFE-0001", "pendente", 0, 0, 5)
+NOON = datetime(2026, 10, 16, 12, tzinfo=UTC)
+NEW = Document("padrao/NFE-0001", "pendente", 0, 0, 5, NOON)
 BEFORE = Tables({1: NEW}, [])
 CHAIN = [
-    Change(1, 1, "pendente", "processando", 1, "reserva"),
-    Change(1, 2, "processando", "pendente", 1, "reserva vencida"),
-    Change(1, 3, "pendente", "processando", 2, "reserva"),
-    Change(1, 4, "processando", "concluido", 2, "conclusao"),
+    Change(1, 1, 1, "pendente", "processando", 1, "worker-a", "reserva", NOON),
+    Change(2, 1, 2, "processando", "pendente", 1, "vigia", "reserva vencida", NOON),
+    Change(3, 1, 3, "pendente", "processando", 2, "worker-b", "reserva", NOON),
+    Change(4, 1, 4, "processando", "concluido", 2, "worker-b", "conclusao", NOON),
 ]
 DONE = replace(NEW, status="concluido", version=4, attempts=2)
 GOOD = Tables({1: DONE}, CHAIN)
@@ -89,6 +92,86 @@ def test_damage_is_counted(
     assert damage.total == sum(vars(damage).values())
 
 
+# The order in a free race: documents are due by their ids here; each word is who claims what in one statement, - ends it
+
+
+@pytest.mark.parametrize(
+    ("story", "overtaking", "passed_over"),
+    [
+        ("a1 b2 a- a3 b- b4", 0, 0),
+        ("a12 b34 a- a5", 0, 0),
+        # b locked 1 before a came, and wrote it down later: nobody can say more than that.
+        ("a2 b1", 1, 0),
+        ("b1 b- a3 b2", 1, 0),
+        ("a23 b1", 1, 0),
+        # b wrote something, then came for 1: so it was free when a took 2.
+        ("a2 b- b1", 1, 1),
+        ("a2 a- a3 b- b1", 2, 2),
+        ("a34 b- b1 b- b2", 1, 1),
+        ("b2 a- a3 b- b1", 2, 2),
+        # Put back, 1 is due last of all; whoever takes it then leaves 2 behind.
+        ("a1 b2 b- c1", 0, 0),
+        ("a1 c1 b- b2", 1, 1),
+    ],
+)
+def test_a_claim_past_a_free_document_is_told_from_one_past_a_document_in_other_hands(
+    story: str, overtaking: int, passed_over: int
+) -> None:
+    audit = list(written(story))
+    numbers = sorted({change.document for change in audit if evidence.is_claim(change)})
+    before = Tables({number: replace(NEW, due=NOON + number * timedelta(seconds=1)) for number in numbers}, [])
+    assert evidence.order(before, Tables({}, audit)) == Order(overtaking, passed_over)
+    assert evidence.order(before, Tables({}, audit), locked=numbers).passed_over == 0
+
+
+def written(story: str) -> Iterator[Change]:
+    number = 0
+    for moment, word in enumerate(story.split()):
+        who, when = word[0], NOON + moment * timedelta(seconds=1)
+        for document in word[1:]:
+            number += 1
+            if document == "-":
+                yield Change(number, 0, number, "processando", "concluido", number, who, "conclusao", when)
+            else:
+                yield Change(number, int(document), number, "pendente", "processando", number, who, "reserva", when)
+
+
+# The crowd (test_lessons holds the drill itself)
+
+QUEUE_ORDER = "ORDER BY disponivel_em, documento_id"
+FREE_ROWS = f"WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())\n            {QUEUE_ORDER}\n            FOR UPDATE"
+SMALL = Size(documents=60, workers=3, seed=1)
+
+
+def test_without_the_order_a_claim_passes_over_free_documents(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EDITS, "ordem", ((FREE_ROWS, FREE_ROWS.replace(QUEUE_ORDER, "")),))
+    with without(database, "ordem") as name:
+        seen = drill.crowded(database, name, SMALL)
+    assert seen.crowd and seen.crowd.order.passed_over > 0
+    assert drill.exactly_once(seen) and not drill.each_once(seen)
+
+
+@pytest.mark.parametrize("lock", ["FOR UPDATE", ""])
+def test_without_skip_locked_the_crowd_stands_still_behind_one_lock(
+    lock: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "STILL", 2.0)
+    free = f"{FREE_ROWS} SKIP LOCKED"
+    monkeypatch.setitem(EDITS, "pular", ((free, free.replace("FOR UPDATE SKIP LOCKED", lock)),))
+    with (
+        without(database, "pular") as name,
+        pytest.raises(LabError, match=r"Nobody claimed .* 60 documents have not ended.* lab/worker-00\d → lab/drill"),
+    ):
+        drill.crowded(database, name, SMALL)
+
+
+def test_a_worker_of_the_crowd_that_ends_by_itself_ends_the_drill(here: Ground) -> None:
+    worker = here.worker("worker-a", "--once")
+    worker.drain()
+    with pytest.raises(LabError, match="ended with status 0 before it was asked to"):
+        worker.heard()
+
+
 # The copies with one defence taken away
 
 
@@ -141,10 +224,8 @@ def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
 
 def test_every_drill_is_held_by_a_claim() -> None:
     text = (paths.ROOT / "scripts" / "09_effects.py").read_text(encoding="utf-8")
-    assert [
-        each.name for each in drill.drills() if f'"{each.name}"' not in text and each.name != drill.DATABASE_CRASH
-    ] == []
-    assert "drill.DATABASE_CRASH" in text
+    names = [each.name for each in drill.drills()]
+    assert [name for name in names if f'"{name}"' not in text and f"drill.{name.upper()}" not in text] == []
 
 
 def test_a_drill_that_does_not_exist_is_named() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -95,6 +96,15 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "No such command" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [("zombie", "--workers", "3"), ("random_kills", "--documents", "20", "--workers", "20")]
+)
+def test_a_crowd_that_a_drill_cannot_have_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    done = lab("drill", *arguments)
+    assert done.returncode == 2
+    assert "workers" in done.stderr
+
+
 def test_a_schema_of_the_readers_own_ends_the_run_at_once_and_stays(playing: str) -> None:
     with psycopg.connect(playing, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA sql_semana_12 CREATE TABLE minha (x INTEGER)")
@@ -148,6 +158,19 @@ def test_a_command_that_is_stopped_leaves_the_server_to_another_lab(own: Embedde
         assert row == (0,)
 
 
+def test_a_crowd_that_is_stopped_leaves_no_process_server_or_database(own: EmbeddedServer, tmp_path: Path) -> None:
+    process = _start(tmp_path, "drill", "random_kills", "--documents", "2000", "--workers", "3")
+    _await(own, "SELECT 1 WHERE 3 <= (SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT%.concluir(%')")
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert sum("worker" in child.cmdline() for child in started) >= 3
+    with psycopg.connect(own.conninfo("postgres"), autocommit=True) as other:
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=SECONDS)[1]
+        assert process.returncode == 130, errors
+        assert other.execute("SELECT count(*) FROM pg_database WHERE datname LIKE 'lab_drill%'").fetchone() == (0,)
+    assert [child for child in started if child.is_running()] == []
+
+
 def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "lab", *arguments],
@@ -162,13 +185,17 @@ def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def _await_play(server: EmbeddedServer) -> None:
     """Wait until a session of a scenario is seen."""
+    _await(server, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'lab/B' AND wait_event_type = 'Lock'")
+
+
+def _await(server: EmbeddedServer, seen: str) -> None:
+    """Wait until this query returns a row."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:
             with psycopg.connect(server.conninfo("postgres"), autocommit=True) as connection:
-                seen = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'lab/B' AND wait_event_type = 'Lock'"
                 while time.monotonic() < deadline:
-                    if connection.execute(seen).fetchone():
+                    if connection.execute(seen.encode()).fetchone():
                         return
                     time.sleep(0.01)
         except (psycopg.OperationalError, OSError, ValueError, LookupError):
@@ -177,4 +204,4 @@ def _await_play(server: EmbeddedServer) -> None:
             if "LabError" not in [base.__name__ for base in type(error).__mro__]:
                 raise
             time.sleep(0.05)
-    raise AssertionError("no play was seen")
+    raise AssertionError("it was not seen")

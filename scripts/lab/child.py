@@ -69,6 +69,16 @@ class Child:
             self.events.append(event)
         return event
 
+    def heard(self) -> list[Event]:
+        """What it has said since it was listened to last, without waiting; LabError if it has ended, as it should not have."""
+        known = len(self.events)
+        with suppress(Empty):
+            while (event := self._unread.get_nowait()) is not None:
+                self.events.append(event)
+            self._unread.put(None)
+            raise self._ended_early("it was asked to")
+        return self.events[known:]
+
     def wait_for(self, *names: str) -> Event:
         """The next event of one of these names; LabError if the process ends before."""
         while (event := self.next()) is not None:
@@ -90,9 +100,11 @@ class Child:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL: it can do nothing more, not even say so."""
+        """SIGKILL: it can do nothing more, not even say so. What it had said is heard."""
         self._process.kill()
         self._process.wait(SECONDS)
+        while self.next() is not None:
+            pass
 
     def terminate(self) -> None:
         """SIGTERM: it is asked to end."""

@@ -42,6 +42,7 @@ from lab import lesson as lessons
 from lab import top as live
 from lab import worker as processes
 from lab.binaries import find_psql
+from lab.crowd import Size
 from lab.effect import PostToReceiver
 from lab.errors import LabError
 from lab.grants import Duty
@@ -304,14 +305,26 @@ def receiver(
 def drill_(
     name: Annotated[str, typer.Argument(help="A drill, all, or matrix: each defence taken away once.")] = "all",
     times: Annotated[int, typer.Option(min=1, help="How often in a row.")] = 1,
+    documents: Annotated[int, typer.Option(min=20, help="Of random_kills.")] = Size.documents,
+    workers: Annotated[int, typer.Option(min=1, max=50, help="Of random_kills, at a time.")] = Size.workers,
+    seed: Annotated[
+        int | None, typer.Option(help="Of random_kills: which worker is killed when. Any, if none is given.")
+    ] = None,
 ) -> None:
     """Kill and stop real workers, and count what became of the documents (lesson 09); non-zero if anything went wrong."""
+    size = Size(documents, workers, seed)
+    if size.kills >= documents:
+        raise typer.BadParameter(f"{workers} workers want more than {documents} documents")
+    if size != Size() and name not in ("all", drills.RANDOM_KILLS):
+        raise typer.BadParameter(
+            f"--documents, --workers and --seed are of the drill {drills.RANDOM_KILLS}, not of {name}"
+        )
     console = Console()
     with _server(console) as target, target.database("drill") as conninfo:
         if name == "matrix":
             good = drill_report.show_matrix(defences.examine(conninfo), console)
         else:
-            chosen = drills.drills() if name == "all" else [drills.find(name)]
+            chosen = drills.drills(size) if name == "all" else [drills.find(name, size)]
             good = drill_report.show_drills(chosen, conninfo, console, times)
     raise typer.Exit(0 if good else 1)
 

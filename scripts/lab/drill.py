@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lab import evidence, schema
+from lab.crowd import Crowd, Seen, Size
 from lab.errors import LabError
 from lab.evidence import Damage
 from lab.ground import PAST_LEASE, Ground, ground
@@ -22,7 +23,8 @@ class Outcome:
 
     documents: how many there were. effects: how many the receiver executed. repeated_calls: calls that it did not execute again.
     late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does not fit together in the
-    audit. seconds: from the disaster until every document had ended; leases and delays are moved over by the lab's clock.
+    audit. seconds: from the disaster until every document had ended; leases and delays are moved over by the lab's clock. crowd:
+    what else is seen of many workers, where there were many.
     """
 
     documents: int
@@ -33,6 +35,7 @@ class Outcome:
     damage: Damage
     faults: tuple[str, ...]
     seconds: float
+    crowd: Seen | None = None
 
     @property
     def clean(self) -> bool:
@@ -42,22 +45,36 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Drill:
-    """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck."""
+    """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck.
+
+    crowd: where it is many workers' drill, them.
+    """
 
     name: str
     text: Text
     not_tried: Text
     run: Callable[[Ground], float]
     expected: Callable[[Outcome], bool]
+    crowd: Crowd | None = None
 
 
-def hold(drill: Drill, conninfo: str) -> Outcome:
-    """Rebuild the queue in state 09 and hold a drill there; no process of it outlives this. Raises LabError if it gets stuck."""
+def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Rebuild the queue in state 09 and hold a drill there; no process of it outlives this.
+
+    `tell` is called with how far a long one has come. Raises LabError if it gets stuck.
+    """
     if drill.name == DATABASE_CRASH:
         return _on_a_server_of_its_own(drill)
     schema.build(conninfo, STATE)
-    with ground(conninfo) as here:
-        return judge(here, drill.run(here))
+    with ground(conninfo, tell=tell) as here:
+        return judge(here, drill.run(here), drill.crowd)
+
+
+def crowded(conninfo: str, schema_name: str, size: Size) -> Outcome:
+    """The drill of the crowd on a queue that is there already, as on a copy without a defence."""
+    crowd = Crowd(size)
+    with ground(conninfo, schema=schema_name) as here:
+        return judge(here, crowd.run(here), crowd)
 
 
 def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> Outcome:
@@ -73,7 +90,7 @@ def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) ->
         return judge(here, (killed if killed_there else zombie)(point)(here))
 
 
-def judge(here: Ground, struck: float) -> Outcome:
+def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> Outcome:
     """End every process of the drill, and say from the tables and the books what it came to."""
     seconds = time.monotonic() - struck
     here.end_all()
@@ -88,12 +105,13 @@ def judge(here: Ground, struck: float) -> Outcome:
         damage=evidence.damage(here.before, after, effects, events),
         faults=tuple(evidence.faults(here.before, after)),
         seconds=seconds,
+        crowd=crowd.seen(here.before, after) if crowd else None,
     )
 
 
-def find(name: str) -> Drill:
+def find(name: str, size: Size | None = None) -> Drill:
     """The drill of that name; LabError, with what there is, if there is none."""
-    for drill in drills():
+    for drill in drills(size):
         if drill.name == name:
             return drill
     names = ", ".join(drill.name for drill in drills())
@@ -207,11 +225,18 @@ def exactly_once(outcome: Outcome) -> bool:
     return outcome.clean and outcome.effects == outcome.documents and not outcome.reconciliation
 
 
+def each_once(outcome: Outcome) -> bool:
+    """Many workers: as above, and each claim under a token of its own, none past a free document, some workers killed at work."""
+    return exactly_once(outcome) and outcome.crowd is not None and outcome.crowd.good
+
+
 DATABASE_CRASH = "database_crash"
+RANDOM_KILLS = "random_kills"
 
 
-def drills() -> list[Drill]:
-    """All drills, in the order in which they are told."""
+def drills(size: Size | None = None) -> list[Drill]:
+    """All drills, in the order in which they are told; `size` is that of the crowd's."""
+    crowd = Crowd(size or Size())
     one_victim = Text(
         "several workers killed at once; a machine that loses power",
         "vários workers mortos de uma vez; queda de energia",
@@ -295,5 +320,16 @@ def drills() -> list[Drill]:
             Text("a standby promoted in its place (lesson 06)", "uma réplica promovida no lugar dele (lição 06)"),
             database_crash(lambda: None),
             lambda seen: exactly_once(seen) and not seen.repeated_calls and not seen.late_writes,
+        ),
+        Drill(
+            RANDOM_KILLS,
+            Text(
+                "many workers from a barrier on, SIGKILL at random moments, replaced until all is done",
+                "vários workers a partir de uma barreira, SIGKILL em momentos aleatórios, substituídos até o fim",
+            ),
+            Text("workers on several machines; a machine that loses power", "workers em várias máquinas; queda de energia"),
+            crowd.run,
+            each_once,
+            crowd,
         ),
     ]  # fmt: skip

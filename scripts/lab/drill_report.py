@@ -7,27 +7,44 @@ from statistics import median
 
 from rich.console import Console
 
+from lab.crowd import Seen
 from lab.defences import Matrix, defences, kinds, worth
 from lab.drill import Drill, Outcome, hold
 from lab.evidence import Damage
-from lab.language import decimal, say
+from lab.language import Text, decimal, say
 
 
 def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times: int) -> bool:
     """Hold drills so many times in a row and print what they came to; returns whether all went as expected."""
     good = True
     for drill in chosen:
-        with console.status(f"{drill.name} × {times}"):
-            seen = [hold(drill, conninfo) for _ in range(times)]
+        seen = _held(drill, conninfo, console, times)
         held = sum(drill.expected(one) for one in seen)
         good &= held == times
         style = "green" if held == times else "red"
         console.print(f"{drill.name}  [{style}]{held}/{times}[/]  [bold]{drill.text}[/]", highlight=False)
         console.print(f"  {_figures(seen)}", highlight=False)
+        for crowd in (one.crowd for one in seen):
+            if crowd:
+                console.print(f"  {crowd_figures(crowd)}", highlight=False)
         for fault in sorted({fault for one in seen for fault in one.faults}):
             console.print(f"  [red]{fault}[/]", highlight=False)
         console.print(f"  [dim]{say('not tried', 'não testado')}: {drill.not_tried}[/]", highlight=False)
     return good
+
+
+def _held(drill: Drill, conninfo: str, console: Console, times: int) -> list[Outcome]:
+    """The drill held so many times; on a terminal it shows how far it has come."""
+    seen: list[Outcome] = []
+    with console.status("") as status:
+
+        def tell(far: str) -> None:
+            status.update(f"{drill.name} {len(seen) + 1}/{times}  {far}")
+
+        for _ in range(times):
+            tell("")
+            seen.append(hold(drill, conninfo, tell))
+    return seen
 
 
 def _figures(seen: Sequence[Outcome]) -> str:
@@ -41,6 +58,19 @@ def _figures(seen: Sequence[Outcome]) -> str:
         f" to people {people}; {seconds} s",
         f"documentos {documents}, efeitos {effects}; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
         f" {damaged}; para pessoas {people}; {seconds} s",
+    )
+
+
+def crowd_figures(seen: Seen) -> Text:
+    """What a crowd of workers came to, once."""
+    order = seen.order
+    return Text(
+        f"workers {seen.workers} at a time; killed {seen.kills} (seed {seen.seed}), with documents in hand {seen.hits}, which left"
+        f" {seen.orphans}; claims {seen.claims}, tokens {seen.tokens}, attempts {seen.attempts}; claims past a document in other hands"
+        f" {order.overtaking}, past a free one {order.passed_over}",
+        f"workers {seen.workers} por vez; mortos {seen.kills} (semente {seen.seed}), com documentos em mãos {seen.hits}, que deixaram"
+        f" {seen.orphans}; reservas {seen.claims}, tokens {seen.tokens}, tentativas {seen.attempts}; reservas que passaram por um"
+        f" documento em outras mãos {order.overtaking}, por um livre {order.passed_over}",
     )
 
 

@@ -6,7 +6,7 @@ import http.client
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,16 @@ WATCH = "vigia"  # who recovers, where it is not a worker
 class Ground:
     """A queue in `schema` of the database `conninfo`, and a folder for the receiver's books.
 
-    `keys` is whether its receivers execute a key only once.
+    `keys` is whether its receivers execute a key only once; `tell` is called with how far a long drill has come.
     """
 
-    def __init__(self, conninfo: str, schema: str, folder: Path, *, keys: bool = True) -> None:
+    def __init__(
+        self, conninfo: str, schema: str, folder: Path, *, keys: bool = True, tell: Callable[[str], None] | None = None
+    ) -> None:
         self.conninfo = conninfo
         self.schema = schema
         self.keys = keys
+        self.tell = tell or (lambda text: None)
         self.books_file = folder / "receiver.sqlite3"
         self.url = ""
         self.workers: list[Child] = []
@@ -156,11 +159,13 @@ class Ground:
 
 
 @contextmanager
-def ground(conninfo: str, *, schema: str = SCHEMA, keys: bool = True) -> Iterator[Ground]:
+def ground(
+    conninfo: str, *, schema: str = SCHEMA, keys: bool = True, tell: Callable[[str], None] | None = None
+) -> Iterator[Ground]:
     """A ground with its receiver open; a queue in state 09 is in the schema already. No process outlives the block."""
     with ExitStack() as last:
         folder = last.enter_context(tempfile.TemporaryDirectory(prefix="queue-lab-"))
-        here = Ground(conninfo, schema, Path(folder), keys=keys)
+        here = Ground(conninfo, schema, Path(folder), keys=keys, tell=tell)
         last.callback(here.end_all)
         here.open_receiver()
         yield here
