@@ -229,7 +229,10 @@ class Model:
             raise Refused(BAD_INPUT)
         batch = sorted(zip(keys, tokens, references or [None] * len(keys), strict=True))
         held = [self._held(call, key, token, tenant) for key, token, _ in batch]
-        known = [reference or (each and each.referencia_externa) for each, (*_, reference) in zip(held, batch, strict=True)]
+        known = [
+            reference or (None if each is None else each.referencia_externa)
+            for each, (*_, reference) in zip(held, batch, strict=True)
+        ]
         if any(each and each.etapa == "desconhecido" and of is None for each, of in zip(held, known, strict=True)):
             raise Refused(BAD_STATE)
         answer: list[Row] = []
