@@ -53,6 +53,7 @@ class Pretended:
     calls_raise: Exception | None = None
     asking_raises: Exception | None = None
     before_calling: Callable[[], None] = lambda: None
+    outside: bool = True
 
     def prepare(self, payload: str) -> bytes:
         fromstring(payload, forbid_dtd=True)
