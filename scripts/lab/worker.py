@@ -142,7 +142,7 @@ class Worker:
             claims = self._queue.claim(*wanted)
         for claim in claims:
             self._heartbeat.hold(claim)
-            self._log.of(claim, "claimed", attempt=claim.attempt, stage=claim.stage)
+        self._log.each("claimed", [(claim, {"attempt": claim.attempt, "stage": claim.stage}) for claim in claims])
         return claims
 
     def _nothing_left(self) -> bool:
@@ -233,8 +233,9 @@ class Worker:
             self._let_go()
 
     def _finished(self, versions: list[int | None]) -> None:
-        for (claim, _), version in zip(self._done, versions, strict=True):
-            self._written(claim, "finished", version)
+        written = [(claim, version) for (claim, _), version in zip(self._done, versions, strict=True)]
+        self._log.each("finished", [(claim, {"version": version}) for claim, version in written if version is not None])
+        self._log.each("refused", [(claim, {"wanted": "finished"}) for claim, version in written if version is None])
         self._let_go()
 
     def _let_go(self) -> None:
