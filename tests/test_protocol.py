@@ -302,21 +302,6 @@ def test_a_batch_leaves_what_the_finish_of_one_leaves(queue: psycopg.Connection,
     assert left[0][-1] == [(True,)]
 
 
-def guard(source: str) -> str:
-    """The condition under which a document is locked, without its spaces."""
-    found = re.search(r"WHERE\s+(.*?)\s+(ORDER BY|FOR NO KEY UPDATE)", source, re.DOTALL)
-    assert found is not None
-    return " ".join(found[1].split())
-
-
-def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
-    sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
-    if "concluir_lote" in sources:
-        lock = sources["concluir_lote"].partition("CROSS JOIN fila_documentos")[2]
-        assert guard(lock) == guard(sources["travar"])
-        assert "p_token" in guard(lock)
-
-
 # A clock that is moved backwards
 
 
@@ -393,6 +378,21 @@ def test_the_functions_keep_the_rules_of_the_house(state: str) -> None:
     names = [name for name, *_ in functions]
     assert len(names) == len(set(names)), "more than one overload of a name"
     assert broken_rules(functions) == []
+
+
+def guard(source: str) -> str:
+    """The condition under which a document is locked, without its spaces."""
+    found = re.search(r"WHERE\s+(.*?)\s+(ORDER BY|FOR NO KEY UPDATE)", source, re.DOTALL)
+    assert found is not None
+    return " ".join(found[1].split())
+
+
+def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
+    sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
+    if "concluir_lote" in sources:
+        lock = sources["concluir_lote"].partition("CROSS JOIN fila_documentos")[2]
+        assert guard(lock) == guard(sources["travar"])
+        assert "p_token" in guard(lock)
 
 
 @pytest.mark.parametrize(
