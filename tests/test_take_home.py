@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import objects, protocol, schema
+from lab import grants, objects, permissions, protocol, schema
 from lab.binaries import find_psql
 from lab.errors import LabError
 from lab.schema import libpq_environment
-from lab.session import SCHEMA
+from lab.session import SCHEMA, SessionPins
 from lab.target import Target
 from tests.helpers import execute, fetch, run_lab
 
@@ -334,6 +334,8 @@ def test_a_queue_of_another_structure_is_refused_and_stays(
     assert "has another structure than this file makes" in now.psql(now.text, fails=True)
     assert "nothing was dropped" in now.psql(protocol.section(now.text, "---"), fails=True)
     assert everything(earlier.owner, "fila") == before
+    with pytest.raises(LabError, match="has another structure"):
+        checked(now)
     assert earlier.psql(protocol.section(earlier.text, "---")) == ""
 
 
@@ -351,6 +353,72 @@ def test_a_function_or_view_of_another_day_becomes_that_of_today(
     assert earlier != renewed
     assert now.psql(protocol.section(now.text, "---")) == ""
     assert everything(installed(plain, "pt", "fila").owner, "fila") == renewed
+
+
+# The check before a deployment
+
+
+def checked(home: Home) -> permissions.Report:
+    """What the check says, as the owner asks it."""
+    with SessionPins().psycopg_connection(home.owner, "lab/test") as connection:
+        return permissions.check(connection, {duty: role(duty) for duty in grants.DUTIES}, schema=home.schema)
+
+
+@pytest.fixture
+def of_the_owner(home: Home, database: str) -> Home:
+    """A home whose owner may become its roles."""
+    for kind in KINDS:
+        execute(database, f'GRANT "{role(kind)}" TO "{role("owner")}"')
+    return home
+
+
+def test_the_check_finds_nothing_amiss_in_what_was_installed(of_the_owner: Home) -> None:
+    home = of_the_owner
+    report = checked(home)
+    assert report.good and report.on_own_row and len(report.calls) >= 21, permissions.summary(report)
+    assert home.fetch("owner", "SELECT count(*) FROM {schema}.{fila_documentos}") == [(0,)]
+
+
+def test_the_check_names_what_is_missing_where_it_was_installed(of_the_owner: Home) -> None:
+    home = of_the_owner
+    execute(
+        home.owner,
+        home.said("REVOKE EXECUTE ON FUNCTION {schema}.{concluir}, {schema}.{relogio} FROM ")
+        + f'"{role("worker")}", "{role("operator")}";'
+        + home.said("REVOKE SELECT ON {schema}.{auditoria} FROM ")
+        + f'"{role("reader")}"',
+    )
+    schema_ = '"order"' if home.schema == "order" else home.schema
+    expected = {
+        f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("concluir")} TO "{role("worker")}";',
+        f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("relogio")} TO "{role("operator")}";',
+        f'GRANT SELECT ON {schema_}.{home.name("auditoria")} TO "{role("reader")}";',
+    }
+    assert set(checked(home).missing) == expected
+    execute(home.owner, " ".join(expected))
+    assert checked(home).good
+
+
+@pytest.mark.parametrize("home", [("en", "order")], indirect=True)
+def test_the_command_checks_what_was_installed_as_the_account_itself(home: Home) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        itself = ("--dsn", home.roles["worker"], "--worker", role("worker"))
+        return run_lab("check-permissions", *itself, "--schema", home.schema, *arguments)
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"(\d+) of \1 calls allowed", done.stdout) and home.name("reservar") in done.stdout
+    execute(home.owner, home.said("REVOKE EXECUTE ON FUNCTION {schema}.{renovar} FROM ") + f'"{role("worker")}"')
+    done = run()
+    assert done.returncode == 1
+    assert f'{home.name("renovar")} TO "{role("worker")}";' in done.stdout
+
+
+def test_the_command_says_where_there_is_no_queue(plain: dict[str, str]) -> None:
+    done = run_lab("check-permissions", "--dsn", plain["owner"], "--worker", role("owner"), "--schema", "nowhere")
+    assert done.returncode == 1 and "In schema nowhere of this database is no queue" in done.stderr
+    done = run_lab("check-permissions", "--schema", "nowhere")
+    assert done.returncode == 2 and "--worker ROLE" in done.stderr
 
 
 # What the file holds
