@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import grants, objects, permissions, protocol, schema
+from lab import grants, objects, permissions, protocol, schema, trespass
 from lab.binaries import find_psql
 from lab.errors import LabError
 from lab.schema import libpq_environment
@@ -377,6 +377,14 @@ def test_the_check_finds_nothing_amiss_in_what_was_installed(of_the_owner: Home)
     report = checked(home)
     assert report.good and report.on_own_row and len(report.calls) >= 21, permissions.summary(report)
     assert home.fetch("owner", "SELECT count(*) FROM {schema}.{fila_documentos}") == [(0,)]
+    place = grants.Place(home.schema, {} if home.names == "pt" else protocol.glossary())
+    with psycopg.connect(home.owner) as connection:
+        held = trespass.grants(connection, report.calls, place)
+        assert {grant.role for grant in held} == {role(kind) for kind in KINDS}
+        assert [grant for grant in held if not grant.asked] == []
+        connection.execute(home.said("GRANT UPDATE ({status}) ON {schema}.{fila_documentos} TO PUBLIC").encode())
+        too_wide = [grant for grant in trespass.grants(connection, report.calls, place) if not grant.asked]
+    assert {(grant.role, grant.privilege) for grant in too_wide} == {(role(kind), "UPDATE") for kind in KINDS}
 
 
 def test_the_check_names_what_is_missing_where_it_was_installed(of_the_owner: Home) -> None:
