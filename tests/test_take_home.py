@@ -415,7 +415,7 @@ def test_the_command_checks_what_was_installed_as_the_account_itself(home: Home)
 
     done = run()
     assert done.returncode == 0, done.stderr
-    assert re.search(r"(\d+) of \1 calls allowed", done.stdout) and home.name("reservar") in done.stdout
+    assert re.search(r"\b(\d+) of \1 calls allowed", done.stdout) and home.name("reservar") in done.stdout
     execute(home.owner, home.said("REVOKE EXECUTE ON FUNCTION {schema}.{renovar} FROM ") + f'"{role("worker")}"')
     done = run()
     assert done.returncode == 1

@@ -25,7 +25,6 @@ GROUP BY pg_proc.oid, proname
 ORDER BY proname
 """
 
-
 # Whatever gives one of the roles a right in the schema, be it through another role or through everyone. Types are left out: to name
 # one is all that anybody may.
 GRANTS = """
@@ -105,12 +104,18 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
     """
     place = place or Place()
     needed = {(call.role, what) for call in asked for what in _needed(call, place)}
-    needed |= {(call.role, place.schema) for call in asked}
-    plain = {("SCHEMA", "USAGE"), ("RELATION", "SELECT"), ("FUNCTION", "EXECUTE")}
+    plain = {("RELATION", "SELECT"), ("FUNCTION", "EXECUTE")}
     roles = sorted({call.role for call in asked})
+    found = connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles}).fetchall()
     return [
-        Grant(role, privilege, kind, name, (kind, privilege) in plain and (role, name) in needed)
-        for role, privilege, kind, name in connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles})
+        Grant(
+            role,
+            privilege,
+            kind,
+            name,
+            (kind, privilege) == ("SCHEMA", "USAGE") or ((kind, privilege) in plain and (role, name) in needed),
+        )
+        for role, privilege, kind, name in found
     ]
 
 
