@@ -8,13 +8,12 @@ from dataclasses import replace
 import psycopg
 from psycopg import sql
 
-from lab import grants, permissions
+from lab import grants, permissions, trespass
 from lab.language import Text
 from lab.lesson import Lesson, Observed, Stage
 from lab.permissions import Call
 from lab.play import Play
 from lab.session import SCHEMA
-from lab.trespass import trespass
 
 lesson = Lesson(
     __file__,
@@ -133,22 +132,27 @@ def reconcile(play: Play) -> Observed:
 @needs_roles
 @lesson.experiment(
     "permissions",
-    "Each role may do its part and nothing else: every other function, table and sequence of the schema answers it 42501.",
-    "Cada papel pode fazer a sua parte e mais nada: qualquer outra função, tabela ou sequência do esquema lhe responde 42501.",
+    "Each role may do its part and nothing else: every other function, table and sequence of the schema answers it 42501, and the"
+    " catalog holds no grant beyond what its part needs.",
+    "Cada papel pode fazer a sua parte e mais nada: qualquer outra função, tabela ou sequência do esquema lhe responde 42501, e o"
+    " catálogo não tem direito além do que a parte dele pede.",
 )
 def each_role_its_part(stage: Stage) -> Observed:
     stage.build(STATE)
     with stage.connection() as connection:
         report = permissions.check(connection)
-        attempts = trespass(connection, report.calls)
+        attempts = trespass.trespass(connection, report.calls)
+        held = trespass.grants(connection, report.calls)
     calls, tried = len(report.calls), len(attempts)
     refused = sum(attempt.refused for attempt in attempts)
     by_role = {duty: sum(attempt.duty == duty for attempt in attempts) for duty in grants.DUTIES}
     counted = ", ".join(f"{duty} {number}" for duty, number in by_role.items())
+    needed = sum(grant.asked for grant in held)
     return Observed(
-        report.good and refused == tried > 0,
-        f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted})",
-        f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted})",
+        report.good and refused == tried > 0 and needed == len(held) > 0,
+        f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted}); grants needed {needed} of {len(held)}",
+        f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted}); direitos necessários {needed} de"
+        f" {len(held)}",
     )
 
 

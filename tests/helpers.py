@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
 
-from lab import lesson, scenario
+from lab import lesson, paths, scenario
 from lab.scenario import Scenario
 
 HEAD = "-- A claim.\n-- @pt Uma afirmação.\n"
@@ -55,6 +58,17 @@ def execute(conninfo: str, statements: str) -> None:
     """Run statements on a connection of their own, as one transaction."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statements.encode())
+
+
+def run_lab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The `lab` command in a process of its own, on a wide screen."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "lab", *arguments],
+        env=os.environ | {"PYTHONPATH": str(paths.ROOT / "scripts"), "COLUMNS": "200"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def terminate(conninfo: str, name: str) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import protocol, schema
+from lab import grants, objects, permissions, protocol, schema, trespass
 from lab.binaries import find_psql
 from lab.errors import LabError
 from lab.schema import libpq_environment
-from lab.session import SCHEMA
+from lab.session import SCHEMA, SessionPins
 from lab.target import Target
-from tests.helpers import execute, fetch
+from tests.helpers import execute, fetch, run_lab
 
 KINDS = ("worker", "reader", "operator", "application")
 DOCUMENTS = 20
@@ -42,14 +42,14 @@ class Home:
         """A statement with its {names} in the language and schema of this home."""
         return re.sub(
             r"\{(\w+)\}",
-            lambda found: self.schema if found[1] == "schema" else self.name(found[1]),
+            lambda found: f'"{self.schema}"' if found[1] == "schema" else self.name(found[1]),
             statement,
         )
 
     def fetch(self, who: str, statement: str, *values: object) -> list[tuple[object, ...]]:
         return fetch(self.owner if who == "owner" else self.roles[who], self.said(statement), *values)
 
-    def psql(self, text: str) -> str:
+    def psql(self, text: str, fails: bool = False) -> str:
         """What psql says when it runs the text as the owner."""
         done = subprocess.run(
             [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"],
@@ -59,15 +59,14 @@ class Home:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert (done.returncode != 0) == fails, done.stderr
         return done.stdout + done.stderr
 
 
 @pytest.fixture
 def plain(own_server: Target, database: str) -> Iterator[dict[str, str]]:
     """Conninfos by kind for a fresh database: its user, who is nobody special and may create a schema, and four roles."""
-    prefix = f"take_home_{os.getpid()}"
-    names = {kind: f"{prefix} {kind}" for kind in ("owner", *KINDS)}
+    names = {kind: role(kind) for kind in ("owner", *KINDS)}
     for name in names.values():
         execute(database, f'CREATE ROLE "{name}" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE')
     ((dbname,),) = fetch(database, "SELECT current_database()")
@@ -76,18 +75,28 @@ def plain(own_server: Target, database: str) -> Iterator[dict[str, str]]:
         yield {kind: make_conninfo(database, user=name) for kind, name in names.items()}
     finally:
         for name in names.values():
-            execute(database, f'DROP OWNED BY "{name}" CASCADE; DROP ROLE "{name}"')
+            if fetch(database, "SELECT FROM pg_roles WHERE rolname = %s", name):
+                execute(database, f'DROP OWNED BY "{name}" CASCADE; DROP ROLE "{name}"')
 
 
-@pytest.fixture(params=[("pt", "fila"), ("en", "queue"), ("pt", "notas_fiscais"), ("en", "public_2")], ids=" ".join)
+@pytest.fixture(params=[("pt", "fila"), ("en", "queue"), ("pt", "notas_fiscais"), ("en", "order")], ids=" ".join)
 def home(request: pytest.FixtureRequest, plain: dict[str, str]) -> Home:
     names, chosen = request.param
     return installed(plain, names, chosen)
 
 
+def role(kind: str) -> str:
+    return f"take_home_{os.getpid()} {kind}"
+
+
+def made(plain: dict[str, str], names: str, chosen: str) -> Home:
+    """A home with its file, not yet installed."""
+    text = protocol.protocol(names, chosen, {kind: [role(kind)] for kind in KINDS})
+    return Home(names, chosen, text, plain["owner"], plain)
+
+
 def installed(plain: dict[str, str], names: str, chosen: str) -> Home:
-    roles = {kind: [f"take_home_{os.getpid()} {kind}"] for kind in KINDS}
-    home = Home(names, chosen, protocol.protocol(names, chosen, roles), plain["owner"], plain)
+    home = made(plain, names, chosen)
     assert home.psql(home.text) == ""
     return home
 
@@ -180,27 +189,33 @@ def test_each_role_may_do_what_it_is_for_and_no_more(home: Home) -> None:
 
 def test_installing_it_again_changes_nothing(home: Home) -> None:
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
-    before = catalog(home.owner, home.schema)
+    before = everything(home.owner, home.schema)
     execute(home.owner, home.text)  # by a driver this time, in one message
-    assert catalog(home.owner, home.schema) == before
+    assert everything(home.owner, home.schema) == before
     assert home.fetch("worker", "SELECT {documento_id} FROM {schema}.{reservar}('w')") == [(1,)]
 
 
-def test_the_alerts_are_silent_until_something_is_wrong(home: Home) -> None:
+def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Home) -> None:
     alerts = protocol.section(home.text, "--?")
     assert alerts.count(";") == 3
-    silent = home.psql(alerts)
-    assert silent.count("(0 rows)") == 3
-    for key in "ABC":
-        home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", key)
-    home.fetch("worker", "SELECT {schema}.{reservar}('w', 2)")
-    home.fetch("worker", "SELECT {schema}.{conciliar}(1, 1, 'no answer')")
-    home.fetch(
-        "owner",
-        "UPDATE {schema}.{fila_documentos} SET {reservado_ate} = {reservado_ate} - INTERVAL '1 hour',"
-        " {disponivel_em} = {disponivel_em} - INTERVAL '1 hour' RETURNING 1",
-    )
-    assert home.psql(alerts).count("(1 row)") == 3
+    for number in range(DOCUMENTS):
+        home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", f"K{number}")
+    home.fetch("worker", "SELECT {schema}.{reservar}('w', 10)")
+    home.fetch("worker", "SELECT {schema}.{falhar}(10, 10, %s, 'timeout')", home.name("sistemico"))
+    home.fetch("worker", "SELECT {schema}.{concluir}(9, 9)")
+    assert home.psql(alerts).count("(0 rows)") == 3  # eight in work, eleven waiting, one done
+    home.fetch("worker", "SELECT {schema}.{conciliar}(8, 8, 'no answer')")
+    home.fetch("worker", "SELECT {schema}.{conciliar}(7, 7, 'no answer')")
+    for column, documents in (("reservado_ate", (1, 2, 3)), ("disponivel_em", (11, 12))):
+        earlier = f"UPDATE {{schema}}.{{fila_documentos}} SET {{{column}}} = {{{column}}} - INTERVAL '1 hour'"
+        home.fetch("owner", earlier + " WHERE {documento_id} = ANY(%s) RETURNING 1", list(documents))
+    told = [home.fetch("owner", question) for question in filter(str.strip, alerts.split(";"))]
+    assert [len(rows) for rows in told] == [1, 1, 1]
+    (orphans, overdue), (wait,), reconciled = (rows[0] for rows in told)
+    assert orphans == 3, "three whose lease has ended, and three workers that live"
+    for time in (overdue, wait):
+        assert isinstance(time, timedelta) and timedelta(minutes=59) < time < timedelta(minutes=61)
+    assert reconciled == (2, 7)
 
 
 # And goes
@@ -209,7 +224,7 @@ def test_the_alerts_are_silent_until_something_is_wrong(home: Home) -> None:
 def test_the_uninstall_leaves_nothing(home: Home) -> None:
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
     assert home.psql(protocol.section(home.text, "---")) == ""
-    assert fetch(home.owner, "SELECT to_regnamespace(%s)", home.schema) == [(None,)]
+    assert fetch(home.owner, "SELECT to_regnamespace(quote_ident(%s))", home.schema) == [(None,)]
     left = "SELECT oid::regclass::text FROM pg_class WHERE pg_get_userbyid(relowner) = current_user"
     assert fetch(home.owner, left) == []
     dependent = "SELECT count(*) FROM pg_shdepend WHERE refobjid IN (SELECT oid FROM pg_roles WHERE rolname LIKE %s)"
@@ -219,9 +234,199 @@ def test_the_uninstall_leaves_nothing(home: Home) -> None:
 
 
 def test_the_uninstall_keeps_what_is_not_its_own(home: Home) -> None:
-    execute(home.owner, f"CREATE TABLE {home.schema}.mine (a INTEGER)")
+    execute(home.owner, f'CREATE TABLE "{home.schema}".mine (a INTEGER)')
     assert "stays" in home.psql(protocol.section(home.text, "---"))
     assert list(catalog(home.owner, home.schema)) == ["columns mine"]
+
+
+def test_the_uninstall_does_not_need_the_roles(plain: dict[str, str], database: str) -> None:
+    home = installed(plain, "pt", "fila")
+    execute(database, f'DROP OWNED BY "{role("reader")}"; DROP ROLE "{role("reader")}"')
+    assert home.psql(protocol.section(home.text, "---")) == ""
+    assert fetch(home.owner, "SELECT to_regnamespace('fila')") == [(None,)]
+
+
+def test_a_schema_that_holds_something_else_is_left_alone(plain: dict[str, str]) -> None:
+    home = made(plain, "pt", "app")
+    execute(
+        home.owner,
+        "CREATE SCHEMA app; CREATE FUNCTION app.resumir(p_motivo TEXT) RETURNS TEXT LANGUAGE sql AS 'SELECT $1'",
+    )
+    before = everything(home.owner, "app")
+    assert 'schema "app" holds something else, function app.resumir(text) for one' in home.psql(home.text, fails=True)
+    assert "nothing was dropped" in home.psql(protocol.section(home.text, "---"), fails=True)
+    assert everything(home.owner, "app") == before
+
+
+def test_two_languages_do_not_meet_in_one_schema(plain: dict[str, str]) -> None:
+    home = installed(plain, "pt", "app")
+    other = made(plain, "en", "app")
+    before = everything(home.owner, "app")
+    assert "it was left untouched" in home.psql(other.text, fails=True)
+    assert "nothing was dropped" in home.psql(protocol.section(other.text, "---"), fails=True)
+    assert everything(home.owner, "app") == before
+
+
+def test_an_empty_schema_that_was_there_is_used_and_stays_with_its_rights(plain: dict[str, str]) -> None:
+    home = made(plain, "en", "app")
+    execute(
+        home.owner,
+        f"CREATE SCHEMA app; COMMENT ON SCHEMA app IS 'mine'; GRANT USAGE, CREATE ON SCHEMA app TO \"{role('worker')}\"",
+    )
+    worker = "SELECT has_schema_privilege('app', 'USAGE'), has_schema_privilege('app', 'CREATE'),"
+    worker += " obj_description('app'::REGNAMESPACE, 'pg_namespace')"
+    for _ in range(2):
+        assert home.psql(home.text) == ""
+        assert fetch(plain["worker"], worker) == [(True, True, "mine")]
+    assert "it was here before" in home.psql(protocol.section(home.text, "---"))
+    assert fetch(plain["worker"], worker) == [(True, True, "mine")]
+    assert catalog(home.owner, "app") == {}
+
+
+# Again
+
+
+def test_installing_it_again_keeps_what_hangs_on_it(home: Home) -> None:
+    where = f'"{home.schema}"'
+    held, view = home.name("posse"), home.name("situacao")
+    execute(
+        home.owner,
+        f"CREATE TABLE {where}.mine (held {where}.{held});"
+        f" CREATE FUNCTION {where}.mine(held {where}.{held}) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';"
+        f" CREATE VIEW {where}.my_view AS SELECT * FROM {where}.{view};"
+        f' GRANT SELECT ON {where}.{view}, {where}.{home.name("falhas_por_categoria")} TO "{role("application")}"',
+    )
+    before = everything(home.owner, home.schema)
+    assert home.psql(home.text) == ""
+    assert everything(home.owner, home.schema) == before
+    assert home.fetch("application", "SELECT count(*) FROM {schema}.{falhas_por_categoria}") == [(0,)]
+
+
+def of_another_day(monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: str, new: str) -> Home:
+    """The file as it would be if the scripts said something else."""
+    found = objects.after_all_scripts()
+    before = repr(found)
+    found.others = {key: text.replace(old, new) for key, text in found.others.items()}
+    for table in found.tables.values():
+        table.parts = {key: part.replace(old, new) for key, part in table.parts.items()}
+    assert repr(found) != before
+    with monkeypatch.context() as patched:
+        patched.setattr(protocol, "after_all_scripts", lambda: found)
+        return installed(plain, "pt", "fila")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (", 'pausado')", ")"),  # a state
+        ("renovacoes INTEGER NOT NULL DEFAULT 0", "renovacoes INTEGER NOT NULL DEFAULT 1"),  # a column
+        ("NO CYCLE", "CYCLE"),
+        ("p_lote INTEGER DEFAULT 1", "p_lote INTEGER DEFAULT 2"),  # what a function is given
+        ("WHERE categoria_erro IS NOT NULL", "WHERE categoria_erro IS NULL"),  # an index
+    ],
+)
+def test_a_queue_of_another_structure_is_refused_and_stays(
+    monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: str, new: str
+) -> None:
+    earlier = of_another_day(monkeypatch, plain, old, new)
+    before = everything(earlier.owner, "fila")
+    now = made(plain, "pt", "fila")
+    assert "has another structure than this file makes" in now.psql(now.text, fails=True)
+    assert "nothing was dropped" in now.psql(protocol.section(now.text, "---"), fails=True)
+    assert everything(earlier.owner, "fila") == before
+    with pytest.raises(LabError, match="has another structure"):
+        checked(now)
+    assert earlier.psql(protocol.section(earlier.text, "---")) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("INTERVAL '15 minutes'", "INTERVAL '16 minutes'"), ("fila.status = 'falhou'", "fila.status = 'pendente'")],
+    ids=["function", "view"],
+)
+def test_a_function_or_view_of_another_day_becomes_that_of_today(
+    monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: str, new: str
+) -> None:
+    earlier = everything(of_another_day(monkeypatch, plain, old, new).owner, "fila")
+    now = installed(plain, "pt", "fila")
+    renewed = everything(now.owner, "fila")
+    assert earlier != renewed
+    assert now.psql(protocol.section(now.text, "---")) == ""
+    assert everything(installed(plain, "pt", "fila").owner, "fila") == renewed
+
+
+# The check before a deployment
+
+
+def checked(home: Home) -> permissions.Report:
+    """What the check says, as the owner asks it."""
+    with SessionPins().psycopg_connection(home.owner, "lab/test") as connection:
+        return permissions.check(connection, {duty: role(duty) for duty in grants.DUTIES}, schema=home.schema)
+
+
+@pytest.fixture
+def of_the_owner(home: Home, database: str) -> Home:
+    """A home whose owner may become its roles."""
+    for kind in KINDS:
+        execute(database, f'GRANT "{role(kind)}" TO "{role("owner")}"')
+    return home
+
+
+def test_the_check_finds_nothing_amiss_in_what_was_installed(of_the_owner: Home) -> None:
+    home = of_the_owner
+    report = checked(home)
+    assert report.good and report.on_own_row and len(report.calls) >= 21, permissions.summary(report)
+    assert home.fetch("owner", "SELECT count(*) FROM {schema}.{fila_documentos}") == [(0,)]
+    place = grants.Place(home.schema, {} if home.names == "pt" else protocol.glossary())
+    with psycopg.connect(home.owner) as connection:
+        held = trespass.grants(connection, report.calls, place)
+        assert {grant.role for grant in held} == {role(kind) for kind in KINDS}
+        assert [grant for grant in held if not grant.asked] == []
+        connection.execute(home.said("GRANT UPDATE ({status}) ON {schema}.{fila_documentos} TO PUBLIC").encode())
+        too_wide = [grant for grant in trespass.grants(connection, report.calls, place) if not grant.asked]
+    assert {(grant.role, grant.privilege) for grant in too_wide} == {(role(kind), "UPDATE") for kind in KINDS}
+
+
+def test_the_check_names_what_is_missing_where_it_was_installed(of_the_owner: Home) -> None:
+    home = of_the_owner
+    execute(
+        home.owner,
+        home.said("REVOKE EXECUTE ON FUNCTION {schema}.{concluir}, {schema}.{relogio} FROM ")
+        + f'"{role("worker")}", "{role("operator")}";'
+        + home.said("REVOKE SELECT ON {schema}.{auditoria} FROM ")
+        + f'"{role("reader")}"',
+    )
+    schema_ = '"order"' if home.schema == "order" else home.schema
+    expected = {
+        f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("concluir")} TO "{role("worker")}";',
+        f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("relogio")} TO "{role("operator")}";',
+        f'GRANT SELECT ON {schema_}.{home.name("auditoria")} TO "{role("reader")}";',
+    }
+    assert set(checked(home).missing) == expected
+    execute(home.owner, " ".join(expected))
+    assert checked(home).good
+
+
+@pytest.mark.parametrize("home", [("en", "order")], indirect=True)
+def test_the_command_checks_what_was_installed_as_the_account_itself(home: Home) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        itself = ("--dsn", home.roles["worker"], "--worker", role("worker"))
+        return run_lab("check-permissions", *itself, "--schema", home.schema, *arguments)
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\b(\d+) of \1 calls allowed", done.stdout) and home.name("reservar") in done.stdout
+    execute(home.owner, home.said("REVOKE EXECUTE ON FUNCTION {schema}.{renovar} FROM ") + f'"{role("worker")}"')
+    done = run()
+    assert done.returncode == 1
+    assert f'{home.name("renovar")} TO "{role("worker")}";' in done.stdout
+
+
+def test_the_command_says_where_there_is_no_queue(plain: dict[str, str]) -> None:
+    done = run_lab("check-permissions", "--dsn", plain["owner"], "--worker", role("owner"), "--schema", "nowhere")
+    assert done.returncode == 1 and "In schema nowhere of this database is no queue" in done.stderr
+    done = run_lab("check-permissions", "--schema", "nowhere")
+    assert done.returncode == 2 and "--worker ROLE" in done.stderr
 
 
 # What the file holds
@@ -234,36 +439,57 @@ def catalog(conninfo: str, where: str) -> dict[str, object]:
         " a.attnotnull || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '') ORDER BY a.attname)::TEXT"
         " FROM pg_class AS c INNER JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
         " LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum"
-        " WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind IN ('r', 'v', 'c') GROUP BY c.relname",
+        " WHERE c.relnamespace = to_regnamespace(quote_ident(%s)) AND c.relkind IN ('r', 'v', 'c') GROUP BY c.relname",
         "index": "SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_class AS c"
-        " WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind = 'i'",
+        " WHERE c.relnamespace = to_regnamespace(quote_ident(%s)) AND c.relkind = 'i'",
         "sequence": "SELECT c.relname, s.seqtypid::regtype || ' ' || s.seqcycle FROM pg_class AS c"
-        " INNER JOIN pg_sequence AS s ON s.seqrelid = c.oid WHERE c.relnamespace = to_regnamespace(%s)",
+        " INNER JOIN pg_sequence AS s ON s.seqrelid = c.oid WHERE c.relnamespace = to_regnamespace(quote_ident(%s))",
         "constraint": "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
-        " WHERE connamespace = to_regnamespace(%s) AND contype <> 'n'",
+        " WHERE connamespace = to_regnamespace(quote_ident(%s)) AND contype <> 'n'",
         "view": "SELECT viewname, definition FROM pg_views WHERE schemaname = %s",
-        "function": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+        "function": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%s))",
         "comment on function": "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc"
-        " WHERE pronamespace = to_regnamespace(%s)",
+        " WHERE pronamespace = to_regnamespace(quote_ident(%s))",
         "comment on": "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
-        " WHERE relnamespace = to_regnamespace(%s) AND obj_description(oid, 'pg_class') IS NOT NULL",
+        " WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND obj_description(oid, 'pg_class') IS NOT NULL",
     }
+    return described(conninfo, where, queries)
+
+
+def rights(conninfo: str, where: str) -> dict[str, object]:
+    """Who may do what with a schema and what it holds, and what the schema's comment says."""
+    queries = {
+        "schema": "SELECT '', coalesce(nspacl::TEXT, '') || coalesce(obj_description(oid, 'pg_namespace'), '')"
+        " FROM pg_namespace WHERE oid = to_regnamespace(quote_ident(%s))",
+        "rights on": "SELECT oid::REGCLASS::TEXT, relacl::TEXT FROM pg_class"
+        " WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND relacl IS NOT NULL",
+        "rights on function": "SELECT proname, proacl::TEXT FROM pg_proc"
+        " WHERE pronamespace = to_regnamespace(quote_ident(%s)) AND proacl IS NOT NULL",
+    }
+    return described(conninfo, where, queries)
+
+
+def described(conninfo: str, where: str, queries: dict[str, str]) -> dict[str, object]:
     return {
-        f"{kind} {name}": re.sub(rf"\b{where}\b", "…", str(text))
+        f"{kind} {name}".strip(): re.sub(rf'"{where}"|\b{where}\b', "…", str(text))
         for kind, query in queries.items()
         for name, text in fetch(conninfo, query, where)
     }
 
 
+def everything(conninfo: str, where: str) -> dict[str, object]:
+    return catalog(conninfo, where) | rights(conninfo, where)
+
+
 def test_it_installs_what_the_lab_has_but_for_the_clock(plain: dict[str, str], database: str) -> None:
     home = installed(plain, "pt", "notas_fiscais")
     theirs = catalog(home.owner, home.schema)
-    schema.build(database, protocol.STATE)
+    schema.build(database, objects.STATE)
     ours = catalog(database, SCHEMA)
-    clocks = ("function relogio", "columns relogio_do_laboratorio")
-    assert "adiantado" in str(ours[clocks[0]]) and "adiantado" not in str(theirs[clocks[0]])
-    assert {key: text for key, text in theirs.items() if key not in clocks} == {
-        key: without_lesson(str(text)) for key, text in ours.items() if key not in clocks
+    own = ("function relogio", "columns relogio_do_laboratorio", f"comment on {protocol.MARKED}")
+    assert "adiantado" in str(ours[own[0]]) and "adiantado" not in str(theirs[own[0]])
+    assert {key: text for key, text in theirs.items() if key not in own} == {
+        key: without_lesson(str(text)) for key, text in ours.items() if key not in own
     }
 
 
@@ -303,49 +529,59 @@ def test_every_name_and_every_word_that_is_stored_is_in_the_glossary(plain: dict
     names = {
         str(name)
         for query in (
-            "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname !~ '_(pkey|key|documento_id_seq|"
-            "auditoria_id_seq)$'",
+            "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND relname !~"
+            " '_(pkey|key|documento_id_seq|auditoria_id_seq)$'",
             "SELECT attname FROM pg_attribute INNER JOIN pg_class ON pg_class.oid = attrelid"
-            " WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'v', 'c') AND attnum > 0",
-            "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
-            "SELECT regexp_replace(unnest(proargnames), '^p_', '') FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
-            "SELECT (regexp_matches(prosrc, '\\mv_(\\w+)', 'g'))[1] FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
-            "SELECT (regexp_matches(prosrc, '\\mAS ([a-z]\\w+)', 'g'))[1] FROM pg_proc WHERE pronamespace = to_regnamespace(%s)",
+            " WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND relkind IN ('r', 'v', 'c') AND attnum > 0",
+            "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%s))",
+            "SELECT regexp_replace(unnest(proargnames), '^p_', '') FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%s))",
+            "SELECT (regexp_matches(prosrc, '\\mv_(\\w+)', 'g'))[1] FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%s))",
+            "SELECT (regexp_matches(prosrc, '\\mAS ([a-z]\\w+)', 'g'))[1] FROM pg_proc"
+            " WHERE pronamespace = to_regnamespace(quote_ident(%s))",
             "SELECT (regexp_matches(pg_get_constraintdef(oid), '''(\\w+)''', 'g'))[1] FROM pg_constraint"
-            " WHERE connamespace = to_regnamespace(%s)",
+            " WHERE connamespace = to_regnamespace(quote_ident(%s))",
         )
         for (name,) in fetch(home.owner, query, home.schema)
     }
     assert {name for name in names if name not in known} <= {"worker", "token"}
 
 
-@pytest.mark.parametrize("name", ["", "Fila", "a b", 'a"; DROP TABLE x; --', "1a", "pg_fila", SCHEMA, "é"])
+@pytest.mark.parametrize("name", ["", "Fila", "a b", 'a"; DROP TABLE x; --', "1a", "pg_fila", SCHEMA, "é", "a" * 64])
 def test_a_schema_that_will_not_do_is_refused(name: str) -> None:
-    with pytest.raises(LabError):
+    with pytest.raises(LabError, match=r"lower-case name .* not begin with pg_"):
         protocol.protocol("pt", name, {})
 
 
-def test_the_command_prints_it() -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "lab",
-            "protocol",
-            "--names",
-            "en",
-            "--schema",
-            "work",
-            "--worker",
-            'a"b',
-            "--worker",
-            "c",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+@pytest.mark.parametrize("names", ["pt", "en"])
+def test_a_schema_may_be_called_by_a_reserved_word(names: str, plain: dict[str, str], database: str) -> None:
+    # Every name but these two is quoted.
+    assert (
+        fetch(database, "SELECT word FROM pg_get_keywords() WHERE word = ANY(%s)", list(protocol.SCHEMAS.values()))
+        == []
     )
+    for word in ("user", "table", "all", "values", "xmltable"):
+        home = installed(plain, names, word)
+        assert home.psql(protocol.section(home.text, "--?")).count("(0 rows)") == 3
+        assert home.psql(protocol.section(home.text, "---")) == ""
+
+
+@pytest.mark.parametrize("names", ["pt", "en"])
+def test_roles_are_called_what_they_are_called(names: str) -> None:
+    called = ["inquilino", f"{SCHEMA}_worker", "o (lesson 05)", 'a"b', "de; --\n"]
+    for kind in KINDS:
+        text = protocol.protocol(names, "somewhere", {kind: called})
+        granted = set(re.findall(r'^GRANT [^"]*"somewhere"[^"]* TO "((?:[^"]|"")*)";$', text, re.MULTILINE))
+        assert granted == {name.replace('"', '""') for name in called}
+
+
+@pytest.mark.parametrize("names", ["pt", "en"])
+def test_the_header_warns_of_commits_that_are_not_synchronous(names: str) -> None:
+    header = protocol.protocol(names, "somewhere", {}).partition("BEGIN;")[0]
+    assert "must be committed synchronously (synchronous_commit on" in header
+    assert max(len(line) for line in header.splitlines()) <= 132
+
+
+def test_the_command_prints_it() -> None:
+    done = run_lab("protocol", "--names", "en", "--schema", "work", "--worker", 'a"b', "--worker", "c")
     assert done.stdout == protocol.protocol("en", "work", {"worker": ['a"b', "c"]})
     assert 'TO "a""b";' in done.stdout

@@ -353,6 +353,9 @@ def check_permissions(
             help="Connect so, as the service account itself; with a passfile or service=, never a password here."
         ),
     ] = None,
+    schema_: Annotated[
+        str, typer.Option("--schema", help="Where the queue is: the lab's own, or one that ./lab protocol installed.")
+    ] = SCHEMA,
 ) -> None:
     """Run the whole protocol as the service accounts, undo it, and name each grant that is missing (from lesson 10 on).
 
@@ -365,13 +368,14 @@ def check_permissions(
         "reader": reader,
     }
     roles = {duty: role for duty, role in given.items() if role}
-    if dsn is not None and not roles:
-        raise typer.BadParameter("with --dsn, say what the account is for, as in --worker ROLE")
+    if (dsn is not None or schema_ != SCHEMA) and not roles:
+        with_ = "--dsn" if dsn is not None else "--schema"
+        raise typer.BadParameter(f"with {with_}, say what the account is for, as in --worker ROLE")
     console = Console()
     with ExitStack() as last:
         conninfo = dsn if dsn is not None else last.enter_context(_server(console)).conninfo
         connection = last.enter_context(SessionPins().psycopg_connection(conninfo, "lab/permissions"))
-        checked = permissions.check(connection, roles or None)
+        checked = permissions.check(connection, roles or None, schema=schema_)
     console.print(permissions.table(checked), highlight=False)
     console.print(permissions.summary(checked), style="bold" if checked.good else "bold red", highlight=False)
     raise typer.Exit(0 if checked.good else 1)
@@ -390,7 +394,10 @@ def protocol_(
     operator: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who steps in.")] = None,
     application: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who brings documents.")] = None,
 ) -> None:
-    """Print the protocol to take home: one SQL file that installs it; ./lab protocol > protocol.sql."""
+    """Print the protocol to take home: one SQL file that installs it; ./lab protocol > protocol.sql.
+
+    ./lab check-permissions --schema NAME --worker ROLE … then tells whether every account may do its part there.
+    """
     if names not in protocol.SCHEMAS:
         raise typer.BadParameter(f"--names {names} is none of {', '.join(protocol.SCHEMAS)}")
     roles = {"worker": worker, "reader": reader, "operator": operator, "application": application}

@@ -1,7 +1,9 @@
-"""The lab's roles: which there are, whether one may take them, and what one of them lacks."""
+"""Where a queue is and who may do what in it: the lab's roles, whether one may take them, and what an account lacks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import psycopg
@@ -14,6 +16,22 @@ Duty = Literal["application", "worker", "operator", "reader"]
 DUTIES: tuple[Duty, ...] = ("application", "worker", "operator", "reader")
 FUNCTION, RELATION = "function", "relation"
 VIA_VIEW = {"situacao": "relogio"}  # what a view calls is called by its reader
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a queue is: its schema, and its names there where they are not the lab's own, by the lab's."""
+
+    schema: str = SCHEMA
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, portuguese: str) -> str:
+        """What is called so in the lab: a table, a function, a column, a word that is stored."""
+        return self.names.get(portuguese, portuguese)
+
+    def named(self, portuguese: str) -> sql.Identifier:
+        """The same as an identifier, schema and all."""
+        return sql.Identifier(self.schema, self.name(portuguese))
 
 
 def lab_role(duty: Duty) -> str:
@@ -48,26 +66,33 @@ def cannot_become_any(connection: psycopg.Connection) -> str:
     return next((reason for duty in DUTIES if (reason := cannot_become(connection, lab_role(duty)))), "")
 
 
-def missing_grants(connection: psycopg.Connection, role: str, what: str, kind: str) -> tuple[str, ...]:
-    """The grants without which the role cannot call that function or read that relation, as GRANT statements."""
+def missing_grants(
+    connection: psycopg.Connection, role: str, what: str, kind: str, place: Place | None = None
+) -> tuple[str, ...]:
+    """The grants without which the role cannot call that function or read that relation of a queue, as GRANT statements.
+
+    `what` is its name in the lab; `place` is where the queue is, the lab's own schema without it.
+    """
+    place = place or Place()
+    there, called, clock = place.schema, place.name(what), place.name(VIA_VIEW.get(what, ""))
     grants = []
-    named = one(connection, "SELECT quote_ident(%s)", role)
+    schema, named = (one(connection, "SELECT quote_ident(%s)", name) for name in (there, role))
     may_enter = "SELECT has_schema_privilege(%s, %s, 'USAGE')"
-    if not one(connection, may_enter, role, SCHEMA):
-        grants.append(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {named};")
+    if not one(connection, may_enter, role, there):
+        grants.append(f"GRANT USAGE ON SCHEMA {schema} TO {named};")
     may_read = (
         "SELECT bool_and(has_table_privilege(%s, oid, 'SELECT')) FROM pg_class"
         " WHERE relname = %s AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     )
-    if kind == RELATION and not one(connection, may_read, role, what, SCHEMA):
-        grants.append(f"GRANT SELECT ON {SCHEMA}.{what} TO {named};")
+    if kind == RELATION and not one(connection, may_read, role, called, there):
+        grants.append(f"GRANT SELECT ON {schema}.{called} TO {named};")
     may_execute = (
         "SELECT bool_and(has_function_privilege(%s, oid, 'EXECUTE')) FROM pg_proc"
         " WHERE proname = %s AND pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     )
-    function = what if kind == FUNCTION else VIA_VIEW.get(what)
-    if function and not one(connection, may_execute, role, function, SCHEMA):
-        grants.append(f"GRANT EXECUTE ON FUNCTION {SCHEMA}.{function} TO {named};")
+    function = called if kind == FUNCTION else clock
+    if function and not one(connection, may_execute, role, function, there):
+        grants.append(f"GRANT EXECUTE ON FUNCTION {schema}.{function} TO {named};")
     return tuple(grants)
 
 

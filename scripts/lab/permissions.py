@@ -16,8 +16,9 @@ import psycopg
 from psycopg import errors, sql
 from rich.table import Table
 
+from lab import protocol
 from lab.errors import LabError
-from lab.grants import DUTIES, FUNCTION, RELATION, Duty, cannot_become, lab_role, missing_grants, one
+from lab.grants import DUTIES, FUNCTION, RELATION, Duty, Place, cannot_become, lab_role, missing_grants, one
 from lab.language import say
 from lab.session import SCHEMA
 
@@ -70,20 +71,24 @@ def check(
     connection: psycopg.Connection,
     roles: dict[Duty, str] | None = None,
     seen: Callable[[Call], None] | None = None,
+    schema: str = SCHEMA,
 ) -> Report:
     """Run the protocol as these roles, by duty (the lab's own four, without any); what no role is named for is done as one's own.
 
     What a role may not do is done by the connection's own user, so that the rest is checked as well; if that may not either,
     the calls are made on a document that does not exist: a missing grant shows all the same. `seen` is told of each, inside the
-    transaction.
-    Raises LabError if the queue is not there in state 10 or later, or if the connection may not become one of the roles.
+    transaction. `schema` is where the queue is: the lab's own, or one that was installed from lab.protocol's file.
+    Raises LabError if the queue is not there in state 10 or later, or not as the file makes it, or if the connection may not
+    become one of the roles.
     """
-    _demand_state(connection)
+    place = taken_home(connection, schema)
+    if schema == SCHEMA:
+        _demand_state(connection)
     wanted = {duty: lab_role(duty) for duty in DUTIES} if roles is None else roles
     for role in wanted.values():
         if reason := cannot_become(connection, role):
             raise LabError(reason)
-    run = _Check(connection, wanted, seen)
+    run = _Check(connection, wanted, seen, place)
     with connection.transaction(force_rollback=True):
         run.all()
     return Report(tuple(run.calls), run.document != NOWHERE)
@@ -91,9 +96,14 @@ def check(
 
 class _Check:
     def __init__(
-        self, connection: psycopg.Connection, roles: dict[Duty, str], seen: Callable[[Call], None] | None
+        self,
+        connection: psycopg.Connection,
+        roles: dict[Duty, str],
+        seen: Callable[[Call], None] | None,
+        place: Place,
     ) -> None:
         self.connection = connection
+        self.place = place
         self.roles = roles
         self.seen = seen
         self.calls: list[Call] = []
@@ -122,7 +132,9 @@ class _Check:
         else:
             self.document, self.token = row
         self.call("worker", "renovar", [self.document, self.token, "1 minute", self.tenant])
-        self.call("worker", "registrar_etapa", [self.document, self.token, "desconhecido", None, self.tenant])
+        self.call(
+            "worker", "registrar_etapa", [self.document, self.token, self.place.name("desconhecido"), None, self.tenant]
+        )
 
     def finish(self) -> None:
         self.call("worker", "concluir", [self.document, self.token, REASON, self.tenant])
@@ -131,7 +143,7 @@ class _Check:
         self.call("worker", "concluir_lote", [[self.document], [self.token], [REASON], self.tenant])
 
     def fail(self) -> None:
-        self.call("worker", "falhar", [self.document, self.token, "sistemico", REASON, self.tenant])
+        self.call("worker", "falhar", [self.document, self.token, self.place.name("sistemico"), REASON, self.tenant])
 
     def hand_to_people(self) -> None:
         self.call("worker", "conciliar", [self.document, self.token, REASON, self.tenant])
@@ -163,18 +175,25 @@ class _Check:
             (self.version,) = row
 
     def read(self, duty: Duty, relation: str) -> None:
-        self.attempt(duty, relation, RELATION, sql.SQL("SELECT count(*) FROM {}").format(_named(relation)), [])
+        self.attempt(
+            duty, relation, RELATION, sql.SQL("SELECT count(*) FROM {}").format(self.place.named(relation)), []
+        )
 
     def call(
         self, duty: Duty, function: str, values: Sequence[object], columns: str = "documento_id", expects: bool = True
     ) -> Any:
         """Call a function as the account of that duty; its row, None if there is none although it `expects` one."""
-        return self.attempt(duty, function, FUNCTION, _statement(function, values, columns), values, expects)
+        return self.attempt(duty, function, FUNCTION, self.statement(function, values, columns), values, expects)
+
+    def statement(self, function: str, values: Sequence[object], columns: str) -> sql.Composed:
+        marks = sql.SQL(", ").join(sql.Placeholder() * len(values))
+        names = sql.SQL(", ").join(sql.Identifier(self.place.name(column)) for column in columns.split(", "))
+        return sql.SQL("SELECT {} FROM {}({})").format(names, self.place.named(function), marks)
 
     def own(self, function: str, values: Sequence[object]) -> bool:
         """Call a function as the connection's own user; whether it may."""
         with self.tried():
-            self.connection.execute(_statement(function, values, "documento_id"), values)
+            self.connection.execute(self.statement(function, values, "documento_id"), values)
             return True
         return False
 
@@ -202,7 +221,7 @@ class _Check:
                 if self.connection.closed:
                     raise
                 missing = (
-                    missing_grants(self.connection, role, what, kind)
+                    missing_grants(self.connection, role, what, kind, self.place)
                     if isinstance(error, errors.InsufficientPrivilege)
                     else ()
                 )
@@ -210,7 +229,7 @@ class _Check:
             else:
                 if row is None and expects and self.document != NOWHERE:
                     problem = say("no row, although it was allowed", "nenhuma linha, embora permitido")
-            self.calls.append(Call(duty, role, what, missing, problem))
+            self.calls.append(Call(duty, role, self.place.name(what), missing, problem))
             if self.seen is not None:
                 self.seen(self.calls[-1])
         if row is None:
@@ -268,6 +287,35 @@ def summary(report: Report) -> str:
     )
 
 
+def taken_home(connection: psycopg.Connection, schema: str) -> Place:
+    """The queue of that schema: the lab's own, or one of lab.protocol's file, whose names may be English.
+
+    Raises LabError if there is none, or if it is of another structure than the lab's of now.
+    """
+    if schema == SCHEMA:
+        return Place()
+    found = "SELECT obj_description(oid, 'pg_class') FROM pg_class WHERE relname = %s AND relnamespace ="
+    found += " (SELECT oid FROM pg_namespace WHERE nspname = %s)"
+    for names in ({}, protocol.glossary()):
+        place = Place(schema, names)
+        mark = one(connection, found, place.name(protocol.MARKED), schema)
+        if mark == protocol.mark():
+            return place
+        if str(mark).startswith(protocol.MARK):
+            raise LabError(
+                say(
+                    f"The queue in schema {schema} has another structure than this lab's: ask the lab that wrote its file.",
+                    f"A fila no esquema {schema} tem outra estrutura que a deste laboratório: use o que gravou o arquivo dela.",
+                )
+            )
+    raise LabError(
+        say(
+            f"In schema {schema} of this database is no queue that ./lab protocol installed.",
+            f"No esquema {schema} deste banco não há fila instalada por ./lab protocol.",
+        )
+    )
+
+
 def _demand_state(connection: psycopg.Connection) -> None:
     mark = one(connection, "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", SCHEMA)
     state = str(mark or "")[-2:]
@@ -279,13 +327,3 @@ def _demand_state(connection: psycopg.Connection) -> None:
                 f"A fila {there}, e isto pede o estado {LEAST_STATE}: psql -X -f sql/01_queue.sql, depois 05 a 10.",
             )
         )
-
-
-def _statement(function: str, values: Sequence[object], columns: str) -> sql.Composed:
-    marks = sql.SQL(", ").join(sql.Placeholder() * len(values))
-    names = sql.SQL(", ").join(map(sql.Identifier, columns.split(", ")))
-    return sql.SQL("SELECT {} FROM {}({})").format(names, _named(function), marks)
-
-
-def _named(name: str) -> sql.Identifier:
-    return sql.Identifier(SCHEMA, name)

@@ -3,90 +3,28 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 
-from lab import paths, schema
+from lab import paths
 from lab.errors import LabError
 from lab.language import say
+from lab.objects import Objects, after_all_scripts, statements
 from lab.session import SCHEMA
 
-STATE = 10
-SCHEMAS = {
-    "pt": "fila",
-    "en": "queue",
-}  # where it is installed, by the language of the names, unless another name is given
+# Where it is installed, by the language of the names, unless another name is given.
+SCHEMAS = {"pt": "fila", "en": "queue"}
+# Two comments tell later what was made here: one on a schema that was not there before, and one on an object that every
+# installation has and that nobody describes.
+MADE_HERE = "made for the document queue"
+MARKED = "token_reserva_seq"
+MARK = "document queue, structure "
 ROLES = paths.SQL / "roles.sql"
 ALERTS = paths.SQL / "alerts.sql"
 
-# What a script holds besides the protocol: the episode's documents, what is done to a queue that is there already, and looks at it.
-NOT_THE_PROTOCOL = r"(SET|BEGIN|COMMIT|DO|INSERT|UPDATE|SELECT|DROP FUNCTION|DROP TYPE|DROP VIEW|REVOKE|(CREATE|DROP|COMMENT ON) SCHEMA)\b"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 TOKEN = re.compile(r"\b([pv]_)?([A-Za-z]\w*)\b")
-PIECES = re.compile(
-    r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<dollar>\$\w*\$).*?(?P=dollar)|^\\[^\n]*|[(),;]|[^\s]",
-    re.DOTALL | re.MULTILINE,
-)
-
-
-@dataclass
-class Table:
-    """A table: its columns and named constraints, each as it is defined after the last script."""
-
-    parts: dict[str, str]
-
-    def definition(self) -> list[str]:
-        """The columns, then the constraints."""
-        return sorted(self.parts.values(), key=lambda part: part.startswith(("UNIQUE", "CONSTRAINT")))
-
-    def change(self, action: str) -> None:
-        """Apply one action of ALTER TABLE. Raises LabError for one that is not known here."""
-        if added := re.fullmatch(r"ADD COLUMN IF NOT EXISTS (\w+) (.*)", action, re.DOTALL):
-            self.parts.setdefault(added[1], f"{added[1]} {added[2]}")
-        elif filled := re.fullmatch(r"ALTER COLUMN (\w+) SET NOT NULL", action):
-            self.parts[filled[1]] += " NOT NULL"
-        elif dropped := re.fullmatch(r"DROP CONSTRAINT IF EXISTS \w+?_documentos_(\w+)_check", action):
-            self.parts[dropped[1]] = re.sub(r"\s*CHECK \(.*\)$", "", self.parts[dropped[1]], flags=re.DOTALL)
-        elif added := re.fullmatch(r"ADD CONSTRAINT (\w+)\s+(CHECK \(.*\))", action, re.DOTALL):
-            self.parts[added[1]] = f"CONSTRAINT {added[1]} {added[2]}"
-        else:
-            raise _unknown(action)
-
-
-@dataclass
-class Objects:
-    """The objects of the schema after the last script: name to the statement that makes it, in the order of dependence."""
-
-    tables: dict[str, Table] = field(default_factory=dict)
-    others: dict[tuple[str, str], str] = field(default_factory=dict)  # (kind, name)
-    comments: dict[str, str] = field(default_factory=dict)
-
-    def take(self, comment: str, statement: str) -> None:
-        """Take in the next statement of a script. Raises LabError for one that is not known here."""
-        qualified = rf"{SCHEMA}\.(\w+)"
-        if made := re.match(rf"CREATE TABLE (?:IF NOT EXISTS )?{qualified} \((.*)\)$", statement, re.DOTALL):
-            parts = [_plain(part) for part in _split(made[2], ",")]
-            self.tables[made[1]] = Table({_key(part): part for part in parts})
-        elif changed := re.match(rf"ALTER TABLE {qualified}\s+(.*)$", statement, re.DOTALL):
-            for action in _split(changed[2], ","):
-                self.tables[changed[1]].change(_plain(action))
-        elif made := re.match(
-            rf"CREATE (?:OR REPLACE )?(INDEX|SEQUENCE|TYPE|VIEW|FUNCTION) (?:IF NOT EXISTS )?(?:{SCHEMA}\.)?(\w+)",
-            statement,
-        ):
-            before = self.others.pop((made[1], made[2]), "")
-            kept = comment or "".join(re.findall(r"\A(?:--[^\n]*\n)*", before))
-            self.others[made[1], made[2]] = kept + statement
-        elif dropped := re.match(rf"DROP INDEX IF EXISTS {qualified}$", statement):
-            self.others.pop(("INDEX", dropped[1]), None)
-        elif told := re.match(rf"COMMENT ON ((?:TABLE|COLUMN|FUNCTION|VIEW|TYPE) {SCHEMA}\.[\w.]+) IS", statement):
-            self.comments[told[1]] = statement
-        elif not re.match(NOT_THE_PROTOCOL, statement):
-            raise _unknown(statement)
-
-    def of(self, kind: str) -> list[str]:
-        return [name for each, name in self.others if each == kind]
 
 
 def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -> str:
@@ -94,30 +32,41 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
 
     Parameters: names, "pt" or "en", the language of the names in the database; schema_name, where it is installed; roles, which
     of the server's roles are to be worker, reader, operator and application.
-    Raises LabError for a schema's name that cannot be written without quotes or is the lab's own, and for a script of sql/ that
-    holds a statement this module does not know.
+    Raises LabError for a schema's name that is not plain or is the lab's own, and for a script of sql/ that holds a statement
+    this module does not know.
     """
     if not NAME.fullmatch(schema_name) or schema_name.startswith("pg_") or schema_name == SCHEMA:
         raise LabError(
             say(
-                f"{schema_name} cannot be the schema: it must be a plain lower-case name, and not the lab's own.",
-                f"{schema_name} não serve de esquema: precisa ser um nome simples em minúsculas, e não o do laboratório.",
+                f"{schema_name} cannot be the schema: it must be a plain lower-case name (a to z, 0 to 9 and _), not begin with pg_,"
+                " and not be the lab's own.",
+                f"{schema_name} não serve de esquema: precisa ser um nome simples em minúsculas (a a z, 0 a 9 e _), não começar por"
+                " pg_ e não ser o do laboratório.",
             )
         )
-    objects = _objects()
+    # A name of the reader's may be a reserved word.
+    written = schema_name if schema_name in SCHEMAS.values() else _quoted(schema_name)
+
+    def own(text: str) -> str:
+        return _translated(re.sub(r" \(lesson \d\d\)", "", text), names).replace(SCHEMA, written)
+
+    objects = after_all_scripts()
     parts = [
-        _header(names, schema_name),
+        own(_header(names)),
         "BEGIN;\n\nSET LOCAL client_min_messages = warning;",
-        _create_schema(),
-        *_create(objects),
-        *objects.comments.values(),
-        *_grants(objects, roles),
+        *map(own, [_guard(objects), *_create(objects), *_comments(objects), _closed(objects)]),
+        # What the roles are called is theirs: nothing in it is translated.
+        *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
-        _set_apart("Alerts", "--?", _alerts()),
-        _set_apart("Uninstall", "---", _uninstall(objects, roles)),
+        own(_set_apart("Alerts", "--?", _alerts())),
+        own(_set_apart("Uninstall", "---", _uninstall(objects))),
     ]
-    text = "\n\n".join(part if part.endswith((";", "\n")) or part.startswith("--") else f"{part};" for part in parts)
-    return _translated(re.sub(r" \(lesson \d\d\)", "", text).rstrip() + "\n", names).replace(SCHEMA, schema_name)
+    return "\n\n".join(parts) + "\n"
+
+
+def mark() -> str:
+    """The comment by which an installation of this protocol is known again: the same as long as its tables and signatures are."""
+    return _mark(after_all_scripts())
 
 
 def section(text: str, mark: str) -> str:
@@ -131,60 +80,44 @@ def glossary() -> dict[str, str]:
         return {row["pt"]: row["en"] for row in csv.DictReader(file)}
 
 
-def _objects() -> Objects:
-    objects = Objects()
-    for script in schema.scripts_for(STATE):
-        if not re.match(r"\d\d_", script.name):
-            continue  # the lab's clock
-        for comment, statement in _statements(script.read_text(encoding="utf-8")):
-            objects.take(comment, statement)
-    return objects
+def _mark(objects: Objects) -> str:
+    """Names all that a second run of the file leaves as it is: tables, indexes, types, what functions are given and give back."""
+    kept = [f"{name} {table.definition()}" for name, table in objects.tables.items()]
+    kept += [re.split(r"\bLANGUAGE\b", text)[0] for (kind, _), text in objects.others.items() if kind != "VIEW"]
+    plain = sorted(" ".join(re.sub(r"--[^\n]*", "", text).split()) for text in kept)
+    return MARK + hashlib.sha256("\n".join(plain).encode()).hexdigest()[:8]
 
 
-def _statements(text: str) -> list[tuple[str, str]]:
-    """The statements of a script, each with the comment right above it; psql's own lines are left out."""
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("\\")]
-    found = []
-    for part in _split("".join(lines), ";"):
-        # A comment belongs to the statement only if no empty line parts them.
-        whole = re.match(r"(?P<above>(?:\s*--[^\n]*\n)*)\s*(?P<statement>.*)", part, re.DOTALL)
-        assert whole is not None
-        comment = re.search(r"((?:--[^\n]*\n)*)\Z", whole["above"])
-        assert comment is not None
-        if whole["statement"]:
-            found.append((comment[1], whole["statement"].rstrip()))
-    return found
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """The text split at a separator outside comments, quotes and brackets."""
-    parts, start, depth = [], 0, 0
-    for piece in PIECES.finditer(text):
-        depth += {"(": 1, ")": -1}.get(piece[0], 0)
-        if piece[0] == separator and depth == 0:
-            parts.append(text[start : piece.start()])
-            start = piece.end()
-    return [part for part in [*parts, text[start:]] if part.strip()]
-
-
-def _plain(part: str) -> str:
-    """A part of a table's definition, indented as in CREATE TABLE."""
-    return re.sub(r"--[^\n]*\n", "", part).strip().replace("\n", "\n    ")
-
-
-def _key(part: str) -> str:
-    return part if part.startswith(("UNIQUE", "CHECK", "PRIMARY")) else part.split()[0]
-
-
-def _create_schema() -> str:
+def _guard(objects: Objects) -> str:
     return f"""\
-DO $schema$
+-- It installs into a schema of its own, an empty one, or over itself.
+DO $guard$
+DECLARE
+    v_mark TEXT := obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class');
+    v_stranger TEXT;
 BEGIN
+    IF v_mark = '{_mark(objects)}' THEN
+        RETURN;
+    END IF;
+    IF v_mark LIKE '{MARK}%' THEN
+        RAISE EXCEPTION 'the document queue in schema {SCHEMA} has another structure than this file makes; it was left untouched'
+            USING HINT = 'Install this one in another schema; once the old one has run empty, uninstall it with its own file.';
+    END IF;
     IF to_regnamespace('{SCHEMA}') IS NULL THEN
         CREATE SCHEMA {SCHEMA};
+        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
+        RETURN;
+    END IF;
+    SELECT pg_describe_object(classid, objid, objsubid) INTO v_stranger
+    FROM pg_depend
+    WHERE refclassid = 'pg_namespace'::REGCLASS AND refobjid = to_regnamespace('{SCHEMA}')
+    LIMIT 1;
+    IF v_stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'schema {SCHEMA} holds something else, % for one; it was left untouched', v_stranger
+            USING HINT = 'Make this file for another schema.';
     END IF;
 END
-$schema$;"""
+$guard$;"""
 
 
 def _create(objects: Objects) -> list[str]:
@@ -193,71 +126,93 @@ def _create(objects: Objects) -> list[str]:
         for name, table in objects.tables.items()
     ]
     first = ("INDEX", "SEQUENCE")
-    made = [
-        f"{_again(kind, name)}{_if_absent(text)};" for (kind, name), text in objects.others.items() if kind in first
-    ]
+    made = [(kind, _repeatable(kind, name, text)) for (kind, name), text in objects.others.items()]
     return [
         *tables,
-        *made,
-        *(f"{_again(kind, name)}{text};" for (kind, name), text in objects.others.items() if kind not in first),
+        *(text for kind, text in made if kind in first),
+        *(text for kind, text in made if kind not in first),
     ]
 
 
-def _again(kind: str, name: str) -> str:
-    """What makes room for an object when the file is run once more."""
-    if kind in ("TYPE", "VIEW"):
-        return f"DROP {kind} IF EXISTS {SCHEMA}.{name}{' CASCADE' if kind == 'TYPE' else ''};\n"
-    return ""
+def _repeatable(kind: str, name: str, statement: str) -> str:
+    """The statement so that it may be run once more and takes nothing from anybody: no grant on a view, no column of a type."""
+    if kind == "TYPE":
+        indented = statement.replace("\n", "\n        ")
+        return f"""\
+DO $type$
+BEGIN
+    IF to_regtype('{SCHEMA}.{name}') IS NULL THEN
+        {indented};
+    END IF;
+END
+$type$;"""
+    again = {"INDEX": r"CREATE INDEX IF NOT EXISTS ", "SEQUENCE": "CREATE SEQUENCE IF NOT EXISTS "}
+    plainly = rf"^CREATE (OR REPLACE )?{kind} (IF NOT EXISTS )?"
+    return re.sub(plainly, again.get(kind, f"CREATE OR REPLACE {kind} "), statement, count=1, flags=re.MULTILINE) + ";"
 
 
-def _if_absent(statement: str) -> str:
-    return re.sub(r"CREATE (INDEX|SEQUENCE) (?!IF NOT)", r"CREATE \1 IF NOT EXISTS ", statement)
+def _comments(objects: Objects) -> list[str]:
+    marked = f"-- By this it is known again.\nCOMMENT ON SEQUENCE {SCHEMA}.{MARKED} IS '{_mark(objects)}';"
+    return [*(f"{comment};" for comment in objects.comments.values()), marked]
 
 
-def _grants(objects: Objects, roles: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is taken from everyone and given to the roles, as the lab's own roles have it."""
+def _closed(objects: Objects) -> str:
     functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
-    statements = [
-        f"-- Functions are executable by everyone until that is revoked.\nREVOKE ALL ON FUNCTION\n    {functions}\nFROM public;"
-    ]
+    return (
+        "-- Functions are executable by everyone until that is revoked.\n"
+        f"REVOKE ALL ON FUNCTION\n    {functions}\nFROM public;"
+    )
+
+
+def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """What is granted, as the lab's own roles have it, and to which role."""
     given = re.findall(
-        rf"GRANT ((?:EXECUTE|SELECT) ON\s[^;]*?)\s+TO {SCHEMA}_(\w+);", ROLES.read_text(encoding="utf-8")
+        rf"(GRANT (?:EXECUTE|SELECT) ON\s[^;]*?)\s+TO {SCHEMA}_(\w+);", ROLES.read_text(encoding="utf-8")
     )
     for kind, chosen in roles.items():
         for role in chosen:
-            quoted = _quoted(role)
-            statements.append(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {quoted};")
-            statements += [f"GRANT {' '.join(right.split())} TO {quoted};" for right, to in given if to == kind]
-    return statements
+            yield f"GRANT USAGE ON SCHEMA {SCHEMA}", role
+            yield from ((" ".join(right.split()), role) for right, to in given if to == kind)
 
 
 def _alerts() -> str:
     return "\n\n".join(
         f"{comment}{statement};"
-        for comment, statement in _statements(ALERTS.read_text(encoding="utf-8"))
+        for comment, statement in statements(ALERTS.read_text(encoding="utf-8"))
         if statement.startswith("SELECT")
     )
 
 
-def _uninstall(objects: Objects, roles: Mapping[str, Sequence[str]]) -> str:
+def _uninstall(objects: Objects) -> str:
     functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
     lines = [
-        "BEGIN;",
+        f"""\
+BEGIN;
+DO $guard$
+BEGIN
+    IF obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class') IS DISTINCT FROM '{_mark(objects)}' THEN
+        RAISE EXCEPTION 'what this file installs is not in schema {SCHEMA}; nothing was dropped';
+    END IF;
+END
+$guard$;""",
         *(f"DROP VIEW IF EXISTS {SCHEMA}.{name};" for name in objects.of("VIEW")),
         f"DROP FUNCTION IF EXISTS\n    {functions};",
         *(f"DROP TYPE IF EXISTS {SCHEMA}.{name};" for name in objects.of("TYPE")),
         *(f"DROP TABLE IF EXISTS {SCHEMA}.{name};" for name in objects.tables),
         *(f"DROP SEQUENCE IF EXISTS {SCHEMA}.{name};" for name in objects.of("SEQUENCE")),
-        *(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM {_quoted(role)};" for chosen in roles.values() for role in chosen),
         f"""\
 DO $schema$
 BEGIN
-    DROP SCHEMA {SCHEMA};
-EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
-    RAISE NOTICE 'schema {SCHEMA} stays: it holds something else, or is not yours';
+    IF obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace') IS DISTINCT FROM '{MADE_HERE}' THEN
+        RAISE NOTICE 'schema {SCHEMA} stays, with all rights on it: it was here before';
+    ELSE
+        DROP SCHEMA {SCHEMA};
+    END IF;
+EXCEPTION WHEN dependent_objects_still_exist THEN
+    RAISE NOTICE 'schema {SCHEMA} stays, with all rights on it: it holds something else';
 END
-$schema$;""",
-        "COMMIT;",
+$schema$;
+COMMIT;""",
     ]
     return "\n".join(lines)
 
@@ -265,17 +220,21 @@ $schema$;""",
 def _set_apart(title: str, mark: str, text: str) -> str:
     """A section that the installation passes over: comments, from which one command makes statements again."""
     lines = [f"{mark} {line}".rstrip() for line in text.splitlines()]
-    return "\n".join([f"-- {title}: sed -n 's/^{mark} //p' protocol.sql | psql -X", *lines]) + "\n"
+    return "\n".join([f"-- {title}: sed -n 's/^{mark} //p' protocol.sql | psql -X -v ON_ERROR_STOP=1", *lines])
 
 
-def _header(names: str, schema_name: str) -> str:
+def _header(names: str) -> str:
     return f"""\
 -- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
--- Names: {names}. Schema: {schema_name}. Whoever installs it owns it, and needs no more than CREATE on the database.
+-- Names: {names}. Schema: {SCHEMA}. Whoever installs it owns it; it takes CREATE on the database, or an empty schema of that name.
 --
--- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: what is there stays)
+-- Claims must be committed synchronously (synchronous_commit on, as it is unless somebody turned it off for the server, a database
+-- or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes for the present one.
+--
+-- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
+--            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
 -- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that all is well
--- Uninstall  the lines that begin with --- at the end; the documents go too
+-- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
 -- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Somebody calls recuperar from time to
@@ -297,8 +256,3 @@ def _translated(text: str, names: str) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _unknown(statement: str) -> LabError:
-    first = statement.splitlines()[0]
-    return LabError(f"lab.protocol does not know what to make of {first!r} in sql/: mend it there.")
