@@ -149,6 +149,7 @@ def each_role_its_part(stage: Stage) -> Observed:
         report.good and refused == tried > 0,
         f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted})",
         f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted})",
+        figures={"through": tried - refused},
     )
 
 
@@ -173,7 +174,8 @@ def check_permissions(stage: Stage) -> Observed:
         f"allowed {report.allowed} of {calls}; meanwhile another worker claims {claimed} of 4 (beside a check on live documents {naive})"
         f"; left behind {left}; grants revoked one at a time: {named} of {len(revoked)} named",
         f"permitidas {report.allowed} de {calls}; enquanto isso outro worker reserva {claimed} de 4 (ao lado de uma verificação sobre"
-        f" documentos vivos, {naive}); ficaram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
+        f" documentos vivos, {naive}); sobraram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
+        figures={"claimed": claimed},
     )
 
 
@@ -263,7 +265,7 @@ def one_view(play: Play) -> Observed:
         and taken == ("0", "2", "1")
         and failures == {"conteudo": "1", "queda": "1", "sistemico": "1"},
         f"{sum(stand)} documents in {len(stand)} states; renewals {counts['renovacoes']}, take-overs {taken[2]}; failures: {listed}",
-        f"{sum(stand)} documentos em {len(stand)} estados; renovações {counts['renovacoes']}, retomadas {taken[2]}; falhas: {listed}",
+        f"{sum(stand)} documentos em {len(stand)} estados; renovações {counts['renovacoes']}, recuperações {taken[2]}; falhas: {listed}",
     )
 
 
