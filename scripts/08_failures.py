@@ -169,6 +169,7 @@ def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
         f" claimed: {_list(keys)}",
         f"buffers por reserva com {brazilian(waiting)} adiados no início da ordem antiga: {brazilian(f'{old:,}')};"
         f" ordenando por disponivel_em: {new}; reservados: {_list(keys)}",
+        figures={"old": old, "new": new},
     )
 
 
@@ -207,13 +208,15 @@ def redacted(stage: Stage) -> Observed:
         f" {kept} kept, of {longest} characters at most",
         f"motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {in_errors}, auditoria {in_audit};"
         f" {kept} guardados, de no máximo {longest} caracteres",
+        figures={"given": given, "leaked": in_errors + in_audit},
     )
 
 
 @lesson.experiment(
     "rounds",
     "In twenty rounds of one worker, one retry for everything does nothing but the broken document; by category the others are done.",
-    "Em vinte rodadas de um worker, a nova tentativa única só lida com o documento quebrado; por categoria, os outros são concluídos.",
+    "Em vinte rodadas de um worker, tentar tudo de novo, sem critério, só ocupa o worker com o documento quebrado; por"
+    " categoria, os outros são concluídos.",
     core=False,
 )
 def rounds(stage: Stage) -> Observed:
@@ -222,7 +225,7 @@ def rounds(stage: Stage) -> Observed:
         (bad, done) == (20, 0) and (bad_after, done_after) == (1, 3),
         f"one retry for everything: document 1 tried {bad} times, {done} finished; by category: tried {bad_after} time,"
         f" {done_after} finished",
-        f"nova tentativa única: documento 1 tentado {bad} vezes, {done} concluídos; por categoria: tentado {bad_after} vez,"
+        f"sem critério: documento 1 tentado {bad} vezes, {done} concluídos; por categoria: tentado {bad_after} vez,"
         f" {done_after} concluídos",
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lab import defences, drill, drill_report
+from lab.defences import Matrix
 from lab.drill import Outcome
+from lab.errors import LabError
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage
 from lab.play import Play
@@ -71,6 +73,7 @@ def exhausted(play: Play) -> Observed:
     "killed_workers",
     "A worker is killed before its claim's commit, after it, before its call and after it: one effect for each document, none lost.",
     "Um worker é morto antes do COMMIT da reserva, depois dele, antes da chamada e depois dela: um efeito por documento, nenhum perdido.",
+    judge=lambda held: _judged(held, KILLS),
 )
 def killed_workers(stage: Stage) -> Observed:
     return _drilled(stage, KILLS)
@@ -80,6 +83,7 @@ def killed_workers(stage: Stage) -> Observed:
     "zombies",
     "A worker stands still past its lease and goes on: the receiver's key refuses its call, the token refuses its writes.",
     "Um worker fica parado além do prazo e volta: a chave no receptor recusa a chamada dele, o token recusa as escritas.",
+    judge=lambda held: _judged(held, ZOMBIES),
 )
 def zombies(stage: Stage) -> Observed:
     return _drilled(stage, ZOMBIES)
@@ -89,18 +93,29 @@ def zombies(stage: Stage) -> Observed:
     "defence_matrix",
     "Each defence taken away, one at a time, lets through the damage that the first page counts; with it there is none.",
     "Cada defesa retirada, uma de cada vez, deixa passar o dano que a primeira página conta; com ela não há nenhum.",
+    judge=lambda matrix: _worth(matrix),
 )
 def defence_matrix(stage: Stage) -> Observed:
-    matrix = defences.examine(stage.conninfo)
+    return _worth(defences.examine(stage.conninfo))
+
+
+def _worth(matrix: Matrix) -> Observed:
+    """What a matrix says about the claim; one of some defences only can refute it, and cannot prove it."""
     shown = {each.name: each.shown for each in defences.defences()}
     en = "; ".join(f"{shown[row.defence].en} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
     pt = "; ".join(f"{shown[row.defence].pt} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
-    recorded = matrix == defences.recorded()
+    kept = defences.recorded()
+    recorded = all(row == kept.row(row.defence) for row in matrix.rows)
+    tried = len(matrix.rows)
+    good: bool | None = defences.worth(matrix) and recorded
+    why = "" if recorded else f"not the matrix of {defences.RECORDED.name}, which the first page shows"
+    if good and tried < len(shown):
+        good, why = None, f"{tried} of {len(shown)} defences tried, as recorded"
     return Observed(
-        defences.worth(matrix) and recorded,
+        good,
         f"documents damaged with and without it: {en}",
         f"documentos danificados com e sem ela: {pt}",
-        "" if recorded else f"not the matrix of {defences.RECORDED.name}, which the first page shows",
+        why,
     )
 
 
@@ -120,6 +135,7 @@ def late_stage(play: Play) -> Observed:
     "A receiver that is down, or dies after executing and before answering, costs attempts and time, but no document.",
     "Um receptor fora do ar, ou que morre depois de executar e antes de responder, custa tentativas e tempo, mas nenhum documento.",
     core=False,
+    slow=True,
 )
 def receiver_away(stage: Stage) -> Observed:
     return _drilled(stage, RECEIVERS)
@@ -128,8 +144,10 @@ def receiver_away(stage: Stage) -> Observed:
 @lesson.experiment(
     "unknown_and_irreversible",
     "Where the result is unknown, the receiver cannot be asked and the effect cannot be undone, the document goes to people.",
-    "Quando o resultado é desconhecido, o receptor não responde a consultas e o efeito é irreversível, o documento vai para pessoas.",
+    "Quando o resultado é desconhecido, o receptor não responde a consultas e o efeito é irreversível, o documento vai para conciliação"
+    " manual.",
     core=False,
+    slow=True,
 )
 def unknown_and_irreversible(stage: Stage) -> Observed:
     return _drilled(stage, ("unknown_and_irreversible",))
@@ -159,6 +177,7 @@ def random_kills(stage: Stage) -> Observed:
     "The database crashes while a call is out: the worker connects again and finishes what it holds, under the same token.",
     "O banco cai durante uma chamada: o worker se conecta de novo e conclui o que tem em mãos, com o mesmo token.",
     core=False,
+    slow=True,
 )
 def database_crash(stage: Stage) -> Observed:
     if not stage.embedded:
@@ -168,10 +187,16 @@ def database_crash(stage: Stage) -> Observed:
 
 
 def _drilled(stage: Stage, names: Sequence[str]) -> Observed:
-    """Drills held one after the other; the figures are their sums."""
-    held = {name: drill.hold(drill.find(name), stage.conninfo) for name in names}
-    seen = list(held.values())
-    failed = [name for name, outcome in held.items() if not drill.find(name).expected(outcome)]
+    """What drills held one after the other come to."""
+    return _judged({name: drill.hold(drill.find(name), stage.conninfo) for name in names}, names)
+
+
+def _judged(held: Mapping[str, Outcome], names: Sequence[str]) -> Observed:
+    """What these drills came to, all of which the claim needs; the figures are their sums."""
+    if missing := [name for name in names if name not in held]:
+        raise LabError(f"The claim needs the drill {missing[0]}, which was not held.")
+    seen = [held[name] for name in names]
+    failed = [name for name in names if not drill.find(name).expected(held[name])]
 
     def total(figure: str) -> int:
         return sum(getattr(outcome, figure) for outcome in seen)
@@ -185,7 +210,7 @@ def _drilled(stage: Stage, names: Sequence[str]) -> Observed:
         f"; refused: calls {total('repeated_calls')}, late writes {total('late_writes')}; to people {total('reconciliation')}"
         f"; over after {seconds} s at most",
         f"ensaios {len(seen)}: documentos {total('documents')}, efeitos {total('effects')}, executados em dobro {duplicates}, perdidos"
-        f" {lost}; recusadas: chamadas {total('repeated_calls')}, escritas atrasadas {total('late_writes')}; para pessoas"
+        f" {lost}; recusadas: chamadas {total('repeated_calls')}, escritas atrasadas {total('late_writes')}; para conciliação"
         f" {total('reconciliation')}; tudo resolvido em no máximo {brazilian(seconds)} s",
         "; ".join(f"{name}: {_why(held[name])}" for name in failed),
     )

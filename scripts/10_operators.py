@@ -153,6 +153,7 @@ def each_role_its_part(stage: Stage) -> Observed:
         f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted}); grants needed {needed} of {len(held)}",
         f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted}); direitos necessários {needed} de"
         f" {len(held)}",
+        figures={"through": tried - refused},
     )
 
 
@@ -177,7 +178,8 @@ def check_permissions(stage: Stage) -> Observed:
         f"allowed {report.allowed} of {calls}; meanwhile another worker claims {claimed} of 4 (beside a check on live documents {naive})"
         f"; left behind {left}; grants revoked one at a time: {named} of {len(revoked)} named",
         f"permitidas {report.allowed} de {calls}; enquanto isso outro worker reserva {claimed} de 4 (ao lado de uma verificação sobre"
-        f" documentos vivos, {naive}); ficaram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
+        f" documentos vivos, {naive}); sobraram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
+        figures={"claimed": claimed},
     )
 
 
@@ -267,7 +269,7 @@ def one_view(play: Play) -> Observed:
         and taken == ("0", "2", "1")
         and failures == {"conteudo": "1", "queda": "1", "sistemico": "1"},
         f"{sum(stand)} documents in {len(stand)} states; renewals {counts['renovacoes']}, take-overs {taken[2]}; failures: {listed}",
-        f"{sum(stand)} documentos em {len(stand)} estados; renovações {counts['renovacoes']}, retomadas {taken[2]}; falhas: {listed}",
+        f"{sum(stand)} documentos em {len(stand)} estados; renovações {counts['renovacoes']}, recuperações {taken[2]}; falhas: {listed}",
     )
 
 

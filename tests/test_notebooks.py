@@ -7,6 +7,8 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,21 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
 
-from lab import make_notebooks, paths
-from lab.lesson import Lesson, lessons
+import lab.notebook as nb
+from lab import defences, make_notebooks, paths
+from lab.drill import Outcome
+from lab.errors import LabError
+from lab.evidence import Damage
+from lab.language import Text
+from lab.lesson import Claim, Lesson, Observed, find_scenario, lessons
+from lab.play import Play
 from lab.target import Target
+from lab.variants import play_working
 
 TEXTS = make_notebooks.texts()
 PROSE_LINES = 60
+CODE_COLUMNS = 97  # what fits without a bar below, in a window of 1000 pixels
+WELL = Outcome(4, 4, 0, 0, 0, Damage(), (), 1.0)
 each_notebook = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text in TEXTS])
 
 
@@ -68,6 +79,45 @@ def test_the_prose_is_short(text: Path) -> None:
 
 
 @each_notebook
+def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Path) -> None:
+    cells = [cell.source for cell in make_notebooks.read(text).cells if cell.cell_type == "code"]
+    assert [cell for cell in cells if "nb.ask(" in cell and "guess = ..." not in cell] == []
+    code = "\n".join(cells)
+    assert code.count("guess = ...") == code.count("nb.answer(")
+    assert code.count("guess = ...  # ") == code.count("guess = ...")  # with what is to be guessed
+
+
+@each_notebook
+def test_every_section_that_shows_a_claim_says_why(text: Path) -> None:
+    for section in re.split(r"^# ## ", text.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        title = section.splitlines()[0]
+        if title != "Surprises" and re.search(r"nb\.(claim|observe|figures)\(", section):
+            assert "**Why.**" in section, title
+
+
+@each_notebook
+def test_no_line_of_code_scrolls_sideways(text: Path) -> None:
+    cells = [cell for cell in make_notebooks.read(text).cells if cell.cell_type == "code"]
+    assert [line for cell in cells for line in cell.source.splitlines() if len(line) > CODE_COLUMNS] == []
+
+
+@each_notebook
+def test_every_label_of_a_picture_has_room(text: Path) -> None:
+    assert nb.CROWDED not in str(_outputs(_committed(text)))
+
+
+def test_a_lesson_that_is_pointed_to_exists_or_is_said_to_come() -> None:
+    there = {int(lesson.number) for lesson in lessons()}
+    texts = [*TEXTS, *paths.ROOT.glob("scripts/[0-9]*.py"), *paths.SQL.glob("**/*.sql")]
+    for text in texts:
+        words = text.read_text(encoding="utf-8")
+        for pointer in re.finditer(r"(?:lessons?|liç(?:ão|ões)|\*\*Next:\*\*) (\d\d)\b(.{0,24})", words):
+            assert int(pointer[1]) in there or "to come" in pointer[2] or "por vir" in pointer[2], (
+                f"{text}: {pointer[0]}"
+            )
+
+
+@each_notebook
 def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lab.notebook", None)  # what a Python without the lab meets
     first = next(cell for cell in make_notebooks.read(text).cells if cell.cell_type == "code")
@@ -88,6 +138,107 @@ def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_t
     seen = "".join(str(output.get("data", {}).get("text/markdown", "")) for output in _outputs(notebook))
     assert "| **no**" not in seen, "a claim did not hold"
     assert not _left_behind(server)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the helpers show, one text a display."""
+    texts: list[str] = []
+    monkeypatch.setattr(nb, "display", lambda data, **_: texts.append(data["text/plain"]))
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("guess", "seen", "told"),
+    [
+        ("padrao/nfe-0001", "padrao/NFE-0001", "**padrao/NFE-0001** (you guessed it"),
+        ("R-4711", "padrao/NFE-0001", "**padrao/NFE-0001** (your guess / seu palpite: R-4711)"),
+        (..., 4, "**4** (no guess yet"),
+        ("3, 4", "3 4", "**3 4** (you guessed it"),
+        ("não", "f", "**no** (you guessed it"),
+        ("nenhum", None, "**none** (you guessed it"),
+    ],
+)
+def test_what_was_seen_is_shown_as_it_came(guess: object, seen: object, told: str, shown: list[str]) -> None:
+    nb.answer(guess, seen)
+    assert told in shown[0]
+
+
+@pytest.fixture
+def recovered(queue_database: str) -> Play:
+    """A play of the recovery."""
+    return play_working(find_scenario("05_recover"), queue_database, {})
+
+
+def test_a_claim_is_judged_by_the_play_that_was_given(recovered: Play, shown: list[str]) -> None:
+    nb.claim("05_recover", recovered)
+    assert shown[0].endswith("| yes |")
+    recovered.runs["b_finishes"].rows = ()  # B, which was left alone, lost its document after all
+    nb.claim("05_recover", recovered)
+    assert "| **no**: " in shown[1]
+
+
+def test_a_play_of_something_else_says_nothing_about_a_claim(recovered: Play) -> None:
+    with pytest.raises(LabError, match="A play of 05_recover says nothing about the claim of 05_blanket"):
+        nb.claim("05_blanket", recovered)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "verdict"), [(WELL, "| yes |"), (replace(WELL, effects=5, damage=Damage(duplicates=1)), "| **no**: ")]
+)
+def test_a_claim_is_judged_by_the_drills_that_were_held(damaged: Outcome, verdict: str, shown: list[str]) -> None:
+    names = ("kill_before_commit", "kill_after_claim", "kill_before_call", "kill_after_call")
+    nb.claim("09.killed_workers", dict.fromkeys(names, WELL) | {"kill_after_call": damaged})
+    assert verdict in shown[0]
+    with pytest.raises(LabError, match="needs the drill kill_after_call"):
+        nb.claim("09.killed_workers", dict.fromkeys(names[:3], WELL))
+
+
+def test_some_defences_can_refute_the_matrix_and_cannot_prove_it(shown: list[str]) -> None:
+    kept = defences.recorded()
+    key = kept.row("key")
+    for matrix in (kept, defences.Matrix((key,)), defences.Matrix((replace(key, without_it=Damage()),))):
+        nb.claim("09.defence_matrix", matrix)
+    whole, one, harmless = shown
+    assert "| yes |" in whole
+    assert "| not decided: 1 of 6 defences tried, as recorded |" in one
+    assert "| **no**: " in harmless
+
+
+def test_slow_surprises_are_run_when_asked_for_and_named_when_not(
+    monkeypatch: pytest.MonkeyPatch, shown: list[str]
+) -> None:
+    ran = []
+
+    def observing(name: str) -> Callable[[object], Observed]:
+        def observe(_: object) -> Observed:
+            ran.append(name)
+            return Observed(True, name, name)
+
+        return observe
+
+    words = Text("words", "palavras")
+    lesson = Lesson("09_effects.py", minutes=1, question=words, answer=words, psql_only=words)
+    lesson.claims = [
+        Claim(f"09.{name}", Text(name, name), False, observing(name), slow=name == "slow") for name in ("quick", "slow")
+    ]
+    monkeypatch.setattr("lab.lesson.choose", lambda _: [lesson])
+    monkeypatch.setattr(nb, "stage", lambda: None)
+    nb.surprises("09")
+    assert ran == ["quick"]
+    assert 'nb.surprises("09", everything=True)' in shown[-1]
+    assert "- slow" in shown[-1]
+    nb.surprises("09", everything=True)
+    assert ran == ["quick", "quick", "slow"]
+
+
+def test_nobody_waited_is_no_column(recovered: Play) -> None:
+    assert "waited for" not in nb.events(recovered).columns
+
+
+def test_somebody_waited_is_a_column(queue_database: str) -> None:
+    waited = nb.events(play_working(find_scenario("02_commit"), queue_database, {}))
+    assert "A" in set(waited["waited for"])
 
 
 def test_a_cell_that_was_interrupted_leaves_the_notebook_usable(server: Target) -> None:

@@ -16,6 +16,7 @@ from lab.lesson import find_scenario
 from lab.variants import play_working, queue_of
 
 WORK = 0.15
+PAUSE = 0.06
 
 
 def test_a_wait_is_labelled_with_whom_and_ends_in_its_error(queue_database: str) -> None:
@@ -91,8 +92,10 @@ def test_nothing_is_too_short_to_be_seen_and_no_label_lies_on_another(queue_data
         play_working(find_scenario("02_lock_timeout"), queue_database, {}),
         play_working(find_scenario("02_balance_waits"), queue_database, {"a_spends": WORK}),
         play_working(find_scenario("04_work_outside"), queue_database, {"a_finishes": WORK}),
+        play_working(find_scenario("09_unknown"), queue_database, {}, pause=PAUSE),
+        play_working(find_scenario("08_one_retry"), queue_database, {}, pause=PAUSE),
     ]
-    for shown in ([plays[0], plays[1]], [plays[1]], [plays[2]]):
+    for shown in ([plays[0], plays[1]], *([play] for play in plays[1:])):
         figure = timeline.timeline(*shown, titles=["a title"] * len(shown), note="a note")
         canvas = FigureCanvasAgg(figure)
         canvas.draw()  # type: ignore[no-untyped-call]
@@ -102,6 +105,46 @@ def test_nothing_is_too_short_to_be_seen_and_no_label_lies_on_another(queue_data
             boxes = [text.get_window_extent() for text in axes.findobj(_is_label)]
             assert all(min(box.x0, box.y0) >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
             assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_a_move_of_the_labs_clock_is_a_line_and_no_result_of_its_session(queue_database: str) -> None:
+    play = play_working(find_scenario("07_renewed"), queue_database, {}, pause=PAUSE)
+    assert [move.label for move in timeline.moves(play)] == ["clock +4 min", "clock +7 min"]
+    assert [mark.label for mark in timeline.marks(play, "C")] == ["0 rows", "document 1"]
+    assert "session C: clock +4 min, clock +7 min, 0 rows, document 1" in timeline.in_words(play)
+    figure = timeline.timeline(play)
+    (axes,) = figure.axes
+    dashed = [line.get_path().get_extents() for line in axes.lines if line.get_color() == timeline.CLOCK]
+    assert [line.ymin < 0 and line.ymax > 3 for line in dashed] == [True, True]  # through all four lanes
+    assert "the story's time is the lab's clock" in figure.texts[-1].get_text()
+
+
+@pytest.mark.parametrize(
+    ("told", "length"),
+    [
+        ("00:07:00", "7 min"),
+        ("1 day", "1 d"),
+        ("1 day 00:11:00", "1 d 11 min"),
+        ("01:00:30", "1 h 30 s"),
+        ("-00:01:00", "-00:01:00"),
+    ],
+)
+def test_what_the_clock_tells_is_short(told: str, length: str) -> None:
+    assert timeline._length(told) == length
+
+
+def test_with_pauses_each_result_stands_at_its_own_statement(queue_database: str) -> None:
+    paused = play_working(find_scenario("10_pause"), queue_database, {}, pause=PAUSE)
+    hurried = play_working(find_scenario("10_pause"), queue_database, {"a_finishes": 1.0})
+    assert timeline.crowded(paused) == 0
+    assert timeline.crowded(hurried) > 0
+    scale = timeline._Scale.of([paused])
+    for session in "AOB":
+        marks = timeline.marks(paused, session)
+        labels = sorted(scale.labels(marks), key=lambda label: label.at)
+        assert [(label.at, label.text) for label in labels] == [
+            (mark.at * scale.a_second, mark.label) for mark in marks
+        ]
 
 
 def _work(sessions: int) -> dict[str, float]:

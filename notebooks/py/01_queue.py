@@ -49,6 +49,9 @@ nb.run_script("01_queue.sql")
 nb.observe("01.built")
 
 # %% [markdown]
+# **Why.** Workers look for pending rows only. An index of those alone stays as small as the work that is left, however many
+# documents are finished.
+#
 # ## What guards the entrance
 # `chave` is unique. Guess the SQLSTATE (five characters) with which the server refuses a second NFE-0001.
 
@@ -61,7 +64,7 @@ twice = nb.play("01_duplicate_key", work={"b_processes": 0.5})
 nb.answer(guess, twice["a_inserts"].sqlstate)
 
 # %% [markdown]
-# The key was refused. Then A takes document 1, works on it for half a second, and B comes. Guess: `"yes"` or `"no"`?
+# The key was refused. Then A takes document 1, works on it for half a second, and B comes. Guess `"yes"` or `"no"`.
 
 # %%
 nb.sql("01_duplicate_key", "a_processes")
@@ -69,12 +72,12 @@ nb.ask("01_duplicate_key", "b_processes")
 guess = ...  # "yes" or "no"
 
 # %%
-nb.answer(guess, "no" if twice["b_processes"].outcome == "done" else "yes")
+nb.answer(guess, "no" if twice["b_processes"].rows else "yes")
 nb.timeline(twice)
 nb.table(twice, "b_processes")
 
 # %%
-nb.claim("01_duplicate_key")
+nb.claim("01_duplicate_key", twice)
 
 # %% [markdown]
 # **Why.** A unique key compares rows when they are inserted. It says nothing about how often one row is worked on, and
@@ -111,11 +114,13 @@ nb.script("reset.sql", "UPDATE")
 nb.observe("01.reset")
 
 # %% [markdown]
+# **Why.** It is one `UPDATE`, and asks nobody whose row it is. In this lesson nobody owns one.
+#
 # **What a production queue does.** It keeps the unique key, and gives every document a second key for the effects of its
 # processing (lesson 09). It checks files before they reach the database, and logs reasons, never content. It has no reset:
 # putting rows back to `pendente` while workers own them is forbidden from lesson 05 on; lesson 10 counts the harm.
 #
-# **What we simplified.** Four documents of one line each. The XML lies in the queue row; lesson 14 measures what that costs.
+# **What we simplified.** Four documents of one line each. The XML lies in the queue row; lesson 14 (to come) measures what that costs.
 #
 # ## Surprises
 # Met by people in real life, and run here.

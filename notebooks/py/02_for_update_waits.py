@@ -48,7 +48,7 @@ guess = ...  # a document's number, or "none"
 limited = nb.play("02_lock_timeout")
 nb.answer(guess, limited["b_asks"].value)
 nb.timeline(limited)
-nb.claim("02_lock_timeout")
+nb.claim("02_lock_timeout", limited)
 
 # %%
 nb.events(limited)
@@ -59,7 +59,7 @@ nb.events(limited)
 # 55P03 (`lock_not_available`); it does not send B on to the next row.
 #
 # ## Without a timeout: what ends the wait?
-# Now B sets no limit. A keeps its document for half a second and gives up. Which document does B get?
+# Now B sets no limit. A keeps its document for half a second and gives up.
 
 # %%
 nb.ask("02_rollback", "a_gives_up")
@@ -81,8 +81,8 @@ guess = ...  # a document's number, or "none"
 commits = nb.play("02_commit", work={"a_commits": 0.5})
 nb.answer(guess, commits["b_asks"].value)
 nb.timeline(gives_up, commits, titles=("A rolls back", "A marks document 1 and commits"))
-nb.claim("02_rollback")
-nb.claim("02_commit")
+nb.claim("02_rollback", gives_up)
+nb.claim("02_commit", commits)
 
 # %% [markdown]
 # **Why.** B waits for the end of A's transaction, whatever it is. Then it reads the newest version of the row once more and
@@ -98,7 +98,7 @@ guess = ...  # a locktype: "tuple", "transactionid", "relation" …
 # %%
 watched = nb.play("02_third_session")
 nb.answer(guess, watched["c_looks"].rows[0][2])
-nb.claim("02_third_session")
+nb.claim("02_third_session", watched)
 nb.table(watched, "c_looks")
 
 # %% [markdown]
@@ -123,8 +123,8 @@ print(f"six sessions: the last one waited {last:.1f} times as long as the second
 # one. And since nobody marks it, all of them get document 1.
 #
 # ## When waiting is right
-# Two buyers share a balance of 100.00, and there is no second one to take instead. First without a lock: is B told that the
-# money is gone, `"yes"` or `"no"`?
+# Two buyers share a balance of 100.00, and there is no second one to take instead. First without a lock.
+# Guess `"yes"` or `"no"`.
 
 # %%
 nb.ask("02_balance_unlocked", "b_spends")
@@ -132,8 +132,8 @@ guess = ...  # "yes" or "no"
 
 # %%
 unlocked = nb.play("02_balance_unlocked")
-nb.answer(guess, "no" if unlocked["b_spends"].outcome == "done" else "yes")
-nb.claim("02_balance_unlocked")
+nb.answer(guess, "no" if unlocked["b_spends"].rows else "yes")
+nb.claim("02_balance_unlocked", unlocked)
 
 # %%
 nb.sql("02_balance_waits", "b_reads")
@@ -144,9 +144,12 @@ guess = ...  # a balance, as 100.00
 balance = nb.play("02_balance_waits", work={"a_spends": 0.5})
 nb.answer(guess, balance["b_reads"].value)
 nb.timeline(balance)
-nb.claim("02_balance_waits")
+nb.claim("02_balance_waits", balance)
 
 # %% [markdown]
+# **Why.** Without the lock each writes what it has worked out from 100.00, and the second write covers the first. With it B reads
+# what A has left.
+#
 # **What a production queue does.** It never makes workers stand in line for one document while others are free: it passes
 # (lesson 03). It keeps plain `FOR UPDATE` for rows that cannot be replaced by another, as a balance, and puts a
 # `lock_timeout` on them. Who waits for whom is one query away: `sql/watch.sql`.

@@ -45,7 +45,7 @@ guess = ...  # a document's number, or "none"
 # %%
 passes = nb.play("03_passes", work={"b_ends": 0.5, "a_ends": 1.0})
 nb.answer(guess, passes["b_asks"].value)
-nb.claim("03_passes")
+nb.claim("03_passes", passes)
 nb.timeline(
     nb.play("02_lock_timeout"),
     passes,
@@ -79,7 +79,7 @@ nb.timeline(six)
 
 # %% [markdown]
 # ## Zero rows is not an empty queue
-# A locks all four. Guess what B gets, then how many documents B counts.
+# A locks all four.
 
 # %%
 nb.ask("03_all_locked", "b_asks")
@@ -93,19 +93,21 @@ guess = ...  # the number of documents a plain count finds
 
 # %%
 nb.answer(guess, locked["b_counts"].value)
-nb.claim("03_all_locked")
+nb.claim("03_all_locked", locked)
 
 # %% [markdown]
-# So zero rows may mean empty, locked, or taken. One query tells which; here three are locked by A and one is processed by C.
+# **Why.** `SKIP LOCKED` passes what it cannot lock, so zero rows may mean empty, locked, or taken. One query tells
+# which; here three are locked by A and one is processed by C.
 
 # %%
 nb.sql("03_why_zero", "b_explains")
 why = nb.play("03_why_zero")
+nb.claim("03_why_zero", why)
 nb.table(why, "b_explains")
 
 # %% [markdown]
 # ## How to lose the whole queue at once
-# A forgets `LIMIT`, and reads only the first row of the answer. How many rows does A hold?
+# A forgets `LIMIT`, and reads only the first row of the answer.
 
 # %%
 nb.ask("03_no_limit", "a_takes")
@@ -114,12 +116,14 @@ guess = ...  # a number of rows
 # %%
 greedy = nb.play("03_no_limit")
 nb.answer(guess, greedy["a_takes"].value)
-nb.claim("03_no_limit")
+nb.claim("03_no_limit", greedy)
 nb.events(greedy)
 
 # %% [markdown]
+# **Why.** `FOR UPDATE` locks each row that the query returns, read or not.
+#
 # ## How to hold nothing at all
-# Now A forgets `BEGIN`. Which document does B get?
+# Now A forgets `BEGIN`.
 
 # %%
 nb.ask("03_autocommit", "b_asks")
@@ -128,7 +132,7 @@ guess = ...  # a document's number, or "none"
 # %%
 forgets = nb.play("03_autocommit", work={"b_asks": 0.5})
 nb.answer(guess, forgets["b_asks"].value)
-nb.claim("03_autocommit")
+nb.claim("03_autocommit", forgets)
 nb.timeline(forgets)
 
 # %% [markdown]
@@ -144,10 +148,13 @@ guess = ...  # a document's number, or "none"
 # %%
 refused = nb.play("03_nowait", work={"a_ends": 0.5})
 nb.answer(guess, refused["b_asks"].value)
-nb.claim("03_nowait")
+nb.claim("03_nowait", refused)
 nb.timeline(refused)
 
 # %% [markdown]
+# **Why.** Document 1 comes first, and `NOWAIT` ends the statement at the first row that it cannot lock. It says that this row is
+# busy, and looks for no other.
+#
 # ## A report that skips
 # A locks two of the four documents. How many does a report with `SKIP LOCKED` count?
 # *A bloqueia dois dos quatro documentos. Quantos um relatório com `SKIP LOCKED` conta?*
@@ -158,9 +165,11 @@ guess = ...  # a number of documents
 # %%
 reported = nb.play("03_report")
 nb.answer(guess, reported["b_reports"].value)
-nb.claim("03_report")
+nb.claim("03_report", reported)
 
 # %% [markdown]
+# **Why.** A locked row is as real as any other. A plain `SELECT` counts it, and waits for nobody.
+#
 # ## When to use it, and when not
 #
 # | the task | use | shown by |

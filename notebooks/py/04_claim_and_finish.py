@@ -45,7 +45,7 @@ guess = ...  # a document's number, or "none"
 # %%
 claims = nb.play("04_claim", work={"a_commits": 0.3, "b_commits": 0.3})
 nb.answer(guess, claims["b_claims"].value)
-nb.claim("04_claim")
+nb.claim("04_claim", claims)
 nb.timeline(claims)
 nb.table(claims, "a_reads")
 
@@ -54,7 +54,7 @@ nb.table(claims, "a_reads")
 # the commit. From then on the mark does what the lock did.
 #
 # ## Why not SELECT, COMMIT, then UPDATE?
-# The same three parts, one after the other. Which document does B choose?
+# The same three parts, one after the other.
 
 # %%
 nb.sql("04_select_commit_update", "a_chooses", "a_commits")
@@ -64,11 +64,13 @@ guess = ...  # a document's number, or "none"
 # %%
 apart = nb.play("04_select_commit_update", work={"a_marks": 0.3})
 nb.answer(guess, apart["b_chooses"].value)
-nb.claim("04_select_commit_update")
+nb.claim("04_select_commit_update", apart)
 nb.timeline(apart)
 nb.table(apart, "a_reads")
 
 # %% [markdown]
+# **Why.** A's lock ended with its transaction, and its mark is not written yet. Between the two, document 1 is pending and free.
+#
 # ## Ten connections, released together
 # 200 documents; each session claims until it gets none. First the claim in one statement, then the three parts. Who gets how
 # many is chance; only the totals say something. How many claims too many does the second race make?
@@ -79,8 +81,8 @@ guess = ...  # a number of claims
 
 # %%
 races = {
-    "the claim in one statement": nb.compete(sessions=10, documents=200),
-    "SELECT, COMMIT, UPDATE": nb.compete(sessions=10, documents=200, claim="select_commit_update"),
+    "the claim in one statement": nb.compete(documents=200),
+    "SELECT, COMMIT, UPDATE": nb.compete(documents=200, claim="select_commit_update"),
 }
 nb.answer(guess, races["SELECT, COMMIT, UPDATE"].duplicates)
 nb.shares(races)
@@ -90,6 +92,8 @@ nb.totals(races)
 nb.observe("04.ten_connections")
 
 # %% [markdown]
+# **Why.** In one statement the choice is locked until it is marked. In three, nine others look into every gap.
+#
 # ## Change one argument: without SKIP LOCKED
 # The same claim, and each session works 10 ms on a document inside its transaction. Nothing is taken twice either way; guess
 # how many times as long the race takes that waits. *Quantas vezes mais demora a corrida que espera?*
@@ -111,7 +115,7 @@ nb.totals(slow)
 # ratio is that of one run, on one machine; change `sessions` or `work` and see it move.
 #
 # ## Work outside, end in a short transaction
-# Claim, commit, work, write the outcome: while A works, how many locks does it hold?
+# Claim, commit, work, write the outcome.
 
 # %%
 nb.ask("04_work_outside", "c_during_work")
@@ -120,14 +124,14 @@ guess = ...  # a number of locks
 # %%
 outside = nb.play("04_work_outside", work={"a_commits": 0.1, "a_finishes": 0.8})
 nb.answer(guess, outside["c_during_work"].rows[0][1])
-nb.claim("04_work_outside")
+nb.claim("04_work_outside", outside)
 nb.timeline(outside)
 
 # %% [markdown]
-# The dotted stretch of A's lane is its work: no transaction, no lock. What keeps B from document 1 is the mark.
+# **Why.** What keeps B from document 1 is the mark. The dotted stretch of A's lane is its work: no transaction, no lock.
 #
 # ## Only the owner ends it
-# A owns document 1. B sends the very statement that A would send. How many rows change?
+# A owns document 1. B sends the very statement that A would send.
 
 # %%
 nb.ask("04_outcome", "b_finishes_foreign")
@@ -144,7 +148,7 @@ guess = ...  # a number of rows
 
 # %%
 nb.answer(guess, len(ended["a_finishes_again"].rows))
-nb.claim("04_outcome")
+nb.claim("04_outcome", ended)
 nb.table(ended, "a_reads")
 
 # %% [markdown]
@@ -158,7 +162,7 @@ guess = ...  # the error that is left, or "none"
 # %%
 fields = nb.play("04_fields")
 nb.answer(guess, fields["a_between"].rows[0][3])
-nb.claim("04_fields")
+nb.claim("04_fields", fields)
 nb.table(fields, "a_after")
 
 # %% [markdown]

@@ -37,7 +37,7 @@ nb.begin("05")
 # %% [markdown]
 # ## A worker dies after its commit
 # From here on the claim is a function, `reservar`, and writes a deadline. Time passes on the lab's own clock, which can be moved.
-# A day after A's death B asks for ten documents. How many does it get? *Quantos documentos B recebe?*
+# A day after A's death B asks for ten documents.
 
 # %%
 nb.sql("05_orphan", "a_claims", "c_kills", "c_moves")
@@ -47,7 +47,7 @@ guess = ...  # a number of documents
 # %%
 orphan = nb.play("05_orphan")
 nb.answer(guess, len(orphan["b_claims"].rows))
-nb.claim("05_orphan")
+nb.claim("05_orphan", orphan)
 nb.table(orphan, "c_looks")
 
 # %% [markdown]
@@ -64,46 +64,46 @@ nb.table(deadline, "c_status")
 
 # %%
 nb.ask("05_deadline", "c_after")
-guess = ...
+guess = ...  # a number of orphans
 
 # %%
 nb.answer(guess, deadline["c_after"].rows[0][2])
-nb.claim("05_deadline")
+nb.claim("05_deadline", deadline)
 nb.table(deadline, "c_after")
 
 # %% [markdown]
-# That view is the query to put on a wall: waiting, running, orphaned, and how late the latest is.
+# **Why.** A status is what somebody wrote; a dead worker writes nothing more. A deadline was written beforehand, and passes by
+# itself. That view is the query to put on a wall: waiting, running, orphaned, and how late the latest is.
 #
 # ## Everything back to pendente
-# A is dead, B alive and within its time. The operator puts everything back. How many documents lose a live worker?
-# *Quantos documentos perdem um worker vivo?*
+# A is dead, B alive and within its time. The operator puts everything back.
 
 # %%
-nb.sql("05_blanket", "o_resets")
-guess = ...  # a number of documents
+nb.ask("05_blanket", "o_resets")
+guess = ...  # a number of leases
 
 # %%
-pauses = {"o_moves": 0.3, "o_resets": 0.3, "c_claims": 0.2, "b_finishes": 1.1, "c_finishes": 0.8}
-blanket = nb.play("05_blanket", work=pauses)
+blanket = nb.play("05_blanket", pause=0.3)
 nb.answer(guess, sum(still_held == "t" for _, still_held in blanket["o_resets"].rows))
-nb.claim("05_blanket")
+nb.claim("05_blanket", blanket)
 nb.timeline(blanket)
 nb.table(blanket, "o_resets")
 
 # %% [markdown]
-# B's lane: it worked to the end, and its finish changed zero rows, since C has the document.
+# **Why.** `processando` says that somebody works, not that he is late, so B's document went back with A's. See B's lane: it worked
+# to the end, and its finish changed zero rows, since C has the document.
 #
 # ## Recovery as a policy
 # Who is late, how many at a time, how many attempts, and why: all of it is said in the call.
 
 # %%
 nb.ask("05_recover", "o_recovers")
-guess = ...
+guess = ...  # a document's number
 
 # %%
 recover = nb.play("05_recover")
 nb.answer(guess, recover["o_recovers"].value)
-nb.claim("05_recover")
+nb.claim("05_recover", recover)
 nb.table(recover, "o_looks")
 
 # %% [markdown]
@@ -126,12 +126,14 @@ delays = {
     for length in ("30 seconds", "5 minutes", "1 hour")
 }
 nb.answer(guess, delays["1 hour"])
-pd.DataFrame({"lease": delays.keys(), "seconds until recovered": delays.values()}, index=[""] * len(delays))
+pd.DataFrame({"seconds until recovered": delays}).rename_axis("lease")
 
 # %%
 nb.observe("05.lease_length")
 
 # %% [markdown]
+# **Why.** Nobody sees the death, only the deadline: the document waits for its lease to end, and then for the next look.
+#
 # ## Workers whose clocks are wrong
 # Three workers, one two hours slow, one two hours fast, take sixty documents. First each computes its deadlines itself; how many
 # leases have ended as soon as they are written? *Quantas reservas já nascem vencidas?*
@@ -163,10 +165,13 @@ guess = ...  # by now(): yes or no
 # %%
 frozen = nb.play("05_frozen_now")
 nb.answer(guess, frozen["a_compares"].rows[0][0])
-nb.claim("05_frozen_now")
+nb.claim("05_frozen_now", frozen)
 nb.table(frozen, "a_counts")
 
 # %% [markdown]
+# **Why.** `now()` names the moment at which the transaction began, so that all its statements agree on one time. Whoever waits for
+# something inside a transaction needs the clock that goes on.
+#
 # **What a production queue does.** One clock, the database's; a deadline with every claim; a recovery job that runs every few
 # seconds; and the view on a wall. What is still missing: A may only have been slow. When it comes back, its name is still a
 # valid guard wherever the same name holds the document. That is the token of lesson 06.

@@ -42,12 +42,12 @@ nb.begin("06")
 # %%
 nb.sql("06_same_name", "c_waits", "c_recovers", "b_claims")
 nb.ask("06_same_name", "a_finishes")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 named = nb.play("06_same_name")
 nb.answer(guess, len(named["a_finishes"].rows))
-nb.claim("06_same_name")
+nb.claim("06_same_name", named)
 nb.table(named, "c_reads")
 
 # %% [markdown]
@@ -60,13 +60,13 @@ nb.table(named, "c_reads")
 # %%
 nb.sql("06_late_writes", "b_claims")
 nb.ask("06_late_writes", "a_finishes")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
-fenced = nb.play("06_late_writes", work={"c_waits": 0.5, "c_recovers": 0.4, "a_finishes": 1.6, "b_finishes": 1.2})
+fenced = nb.play("06_late_writes", pause=0.3)
 nb.answer(guess, len(fenced["a_finishes"].rows))
 nb.timeline(fenced)
-nb.claim("06_late_writes")
+nb.claim("06_late_writes", fenced)
 nb.events(fenced)
 
 # %% [markdown]
@@ -98,27 +98,28 @@ nb.observe("06.truth_table", "06.token_and_version")
 # `documento_id`, `worker_id`, `tentativas`, `versao`, `token_reserva`. *Teste a cláusula da sua fila.*
 
 # %%
+by_id = "documento_id = %(documento_id)s"
 nb.truth_table(
-    "documento_id = %(documento_id)s AND reservado_ate > relogio()",
-    "documento_id = %(documento_id)s AND worker_id = %(worker_id)s AND reservado_ate > relogio()",
-    "documento_id = %(documento_id)s AND status = 'processando' AND token_reserva = %(token_reserva)s",
+    f"{by_id} AND reservado_ate > relogio()",
+    f"{by_id} AND worker_id = %(worker_id)s AND reservado_ate > relogio()",
+    f"{by_id} AND status = 'processando' AND token_reserva = %(token_reserva)s",
 )
 
 # %% [markdown]
 # **Why.** The deadline that A finds in the row is B's. The last clause is that of the lab's functions: token and state.
 #
 # ## Late, but nobody has taken over
-# A's lease ended half a minute ago, and no recovery has come by. A renews. How many rows change?
+# A's lease ended half a minute ago, and no recovery has come by. A renews.
 
 # %%
 nb.sql("06_not_taken_over", "c_looks")
 nb.ask("06_not_taken_over", "a_renews")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 late = nb.play("06_not_taken_over")
 nb.answer(guess, len(late["a_renews"].rows))
-nb.claim("06_not_taken_over")
+nb.claim("06_not_taken_over", late)
 nb.table(late, "c_reads")
 
 # %% [markdown]
@@ -126,21 +127,22 @@ nb.table(late, "c_reads")
 # else has had the document, so there is nothing to destroy. If the recovery comes at the same moment, the row's lock decides.
 #
 # ## What the audit says
-# A claim, two renewals, a recovery, a claim, a refused finish, a failure: how many rows of audit?
+# Document 1 has seen a good deal: what is written down of it?
 
 # %%
 nb.sql("06_audit", "a_renews", "a_reads")
 nb.ask("06_audit", "c_audits")
-guess = ...
+guess = ...  # a number of rows
 
 # %%
 audited = nb.play("06_audit")
 nb.answer(guess, len(audited["c_audits"].rows))
-nb.claim("06_audit")
+nb.claim("06_audit", audited)
 nb.table(audited, "c_audits")
 
 # %% [markdown]
-# The audit is where a refused worker learns what became of its token (or that its finish had got through, and only the answer was lost):
+# **Why.** A renewal moves a deadline and a refused write moves nothing: neither is a change of state. The audit is where a refused
+# worker learns what became of its token (or that its finish had got through, and only the answer was lost):
 
 # %%
 nb.sql("06_audit", "a_asks")

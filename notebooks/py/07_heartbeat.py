@@ -36,8 +36,8 @@ nb.begin("07")
 
 # %% [markdown]
 # ## The work is longer than the lease
-# The work takes eight minutes, the lease lasts six. Time passes on the lab's clock, which a session moves on; the pauses in the
-# picture only make room for it. A is well, and at work. Nobody has crashed.
+# The work takes eight minutes, the lease lasts six. Time passes on the lab's clock, which a session moves on. A is well,
+# and at work. Nobody has crashed.
 
 # %%
 nb.sql("07_too_short", "a_claims", "c_waits", "c_recovers", "b_claims", "a_acts", "a_finishes")
@@ -45,9 +45,9 @@ nb.ask("07_too_short", "c_counts")
 guess = ...  # a number of effects
 
 # %%
-short = nb.play("07_too_short", work={"c_waits": 0.4, "c_recovers": 0.4, "a_acts": 1.6, "b_acts": 1.2})
+short = nb.play("07_too_short", pause=0.3)
 nb.answer(guess, short["c_counts"].rows[0][1])
-nb.claim("07_too_short")
+nb.claim("07_too_short", short)
 nb.timeline(short)
 nb.events(short)
 
@@ -61,16 +61,19 @@ nb.events(short)
 # %%
 nb.sql("07_renewed", "h_beats", "c_waits_more", "c_recovers")
 nb.ask("07_renewed", "b_claims")
-guess = ...
+guess = ...  # a document's number
 
 # %%
-renewed = nb.play("07_renewed", work={"c_waits": 0.4, "h_beats": 0.4, "c_waits_more": 0.4, "a_acts": 1.9})
+renewed = nb.play("07_renewed", pause=0.3)
 nb.answer(guess, renewed["b_claims"].value)
-nb.claim("07_renewed")
+nb.claim("07_renewed", renewed)
 nb.timeline(renewed)
 nb.table(renewed, "c_counts")
 
 # %% [markdown]
+# **Why.** A deadline is a promise that can be renewed. Each beat says "alive" to everybody who looks at the row, so the lease need
+# not guess how long the work takes.
+#
 # ## Whose renewal counts?
 # The renewal asks for document and token, as every outcome does. Five renewals: one by the owner, four by others or too late.
 
@@ -81,7 +84,7 @@ guess = ...  # how many rows it changes
 # %%
 owner = nb.play("07_only_owner")
 nb.answer(guess, len(owner["a_renews_late"].rows))
-nb.claim("07_only_owner")
+nb.claim("07_only_owner", owner)
 nb.events(owner)
 
 # %% [markdown]
@@ -93,13 +96,17 @@ nb.events(owner)
 
 # %%
 nb.ask("07_maximum", "h_beats_at_12")
-nb.ask("07_maximum", "h_beats_at_15")
-guess = ...  # how many rows the last one changes
+guess = ...  # yes or no
 
 # %%
 longest = nb.play("07_maximum")
+nb.answer(guess, longest["h_beats_at_12"].rows[0][1])
+nb.ask("07_maximum", "h_beats_at_15")
+guess = ...  # a number of rows
+
+# %%
 nb.answer(guess, len(longest["h_beats_at_15"].rows))
-nb.claim("07_maximum")
+nb.claim("07_maximum", longest)
 nb.events(longest)
 
 # %% [markdown]
@@ -129,21 +136,27 @@ leases = {
     "the budget": planned.lease,
     "ten times the budget": 10 * planned.lease,
 }
-rows = [(name, f"{1000 * lease:.1f} ms", judged.overruns(lease)) for name, lease in leases.items()]
+rows = []
+for name, lease in leases.items():
+    rows.append((name, f"{1000 * lease:.1f} ms", judged.overruns(lease)))
 nb.answer(guess, rows[0][2])
-pd.DataFrame(rows, columns=["lease", "a dead worker's document waits", "documents run twice"]).set_index("lease")
+columns = ["lease", "lease lasts", "documents that outlast it"]
+pd.DataFrame(rows, columns=columns).set_index("lease")
 
 # %%
 import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(figsize=(8.3, 2.6), layout="constrained")
 axes.hist([1000 * seconds for seconds in judged.held], bins=60, color="#9bbbd6")
+red = "#c0392b"
+top = axes.get_xaxis_transform()
 for name, lease in list(leases.items())[:3]:
-    axes.axvline(1000 * lease, color="#c0392b", linewidth=1.2)
-    axes.text(1000 * lease, 0.96, f" {name}", transform=axes.get_xaxis_transform(), va="top", size=8, color="#c0392b")
+    axes.axvline(1000 * lease, color=red, linewidth=1.2)
+    axes.text(1000 * lease, 0.96, f" {name}", transform=top, va="top", size=8, color=red)
 axes.set_xlim(right=1150 * max(planned.lease, *judged.held))
 axes.set_xlabel("ms from claim to finish, by the database's clock")
 axes.set_ylabel("documents")
+axes.yaxis.set_major_locator(plt.MaxNLocator(integer=True))
 axes.spines[["top", "right"]].set_visible(False)
 
 # %%

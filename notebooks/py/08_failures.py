@@ -41,12 +41,12 @@ nb.begin("08")
 # %%
 nb.sql("08_one_retry", "a_claims", "a_works", "a_retries")
 nb.ask("08_one_retry", "a_claims_again")
-guess = ...
+guess = ...  # a document's number
 
 # %%
-hammered = nb.play("08_one_retry", work={"a_works": 0.2, "a_works_again": 0.2})
+hammered = nb.play("08_one_retry", pause=0.3)
 nb.answer(guess, hammered["a_claims_again"].value)
-nb.claim("08_one_retry")
+nb.claim("08_one_retry", hammered)
 nb.timeline(hammered)
 nb.table(hammered, "c_reads")
 
@@ -63,13 +63,16 @@ nb.ask("08_by_category", "b_claims")
 guess = ...  # such as: 1 2
 
 # %%
-sorted_out = nb.play("08_by_category", work={"a_works": 0.3, "c_waits": 0.3})
+sorted_out = nb.play("08_by_category", pause=0.3)
 nb.answer(guess, " ".join(str(row[0]) for row in sorted_out["b_claims"].rows))
-nb.claim("08_by_category")
+nb.claim("08_by_category", sorted_out)
 nb.timeline(sorted_out)
 nb.table(sorted_out, "c_reads")
 
 # %% [markdown]
+# **Why.** `falhar` asks for a category. `conteudo` says that another try would find the same document, so there is none; `sistemico`
+# says that another moment may do, so the document is put off, and does not stand before the others meanwhile.
+#
 # ## How long is later?
 # `recuo` doubles the delay with every attempt, from one second on, and leaves half of it to chance. A second doubled eleven
 # times is half an hour. How long does a document wait after attempt 12, in full minutes, at most? *Quanto um documento espera,
@@ -80,7 +83,8 @@ guess = ...  # minutes
 
 # %%
 delays = nb.query(
-    "SELECT tentativa, round(min(segundos), 1)::text AS menor, round(max(segundos), 1)::text AS maior"
+    "SELECT tentativa, round(min(segundos), 1)::text AS menor,"
+    " round(max(segundos), 1)::text AS maior"
     " FROM (SELECT tentativa, extract(EPOCH FROM recuo(tentativa)) AS segundos"
     " FROM generate_series(1, 12) AS tentativa CROSS JOIN generate_series(1, 200)) AS sorteios"
     " GROUP BY tentativa ORDER BY tentativa"
@@ -104,11 +108,15 @@ guess = ...  # conexao, conteudo, impasse or sistemico
 
 # %%
 nb.observe("08.counted_apart")
-apart = nb.query("SELECT documento_id, status, categoria_erro, ultimo_erro FROM fila_documentos ORDER BY documento_id")
+columns = "documento_id, status, categoria_erro, ultimo_erro"
+apart = nb.query(f"SELECT {columns} FROM fila_documentos ORDER BY documento_id")
 nb.answer(guess, apart[apart["status"] == "falhou"]["categoria_erro"].iloc[0])
 apart.set_index("documento_id")
 
 # %% [markdown]
+# **Why.** Deadlock, connection and timeout depend on the moment, so another moment may do. A value that is no number will be none
+# tomorrow.
+#
 # ## The document that kills its worker
 # It makes the worker run out of memory, say: nobody is left to report a failure. It may be tried twice.
 
@@ -118,9 +126,9 @@ nb.ask("08_crash", "c_recovers_again")
 guess = ...  # yes or no
 
 # %%
-killer = nb.play("08_crash", work={"c_kills_a": 0.4, "c_kills_b": 1.2})
-nb.answer(guess, "no" if killer["c_recovers_again"].rows[0][1] == "falhou" else "yes")
-nb.claim("08_crash")
+killer = nb.play("08_crash")
+nb.answer(guess, "yes" if killer["d_asks"].rows else "no")
+nb.claim("08_crash", killer)
 nb.table(killer, "c_reads")
 
 # %% [markdown]
@@ -129,22 +137,36 @@ nb.table(killer, "c_reads")
 #
 # ## What is put off must not stand in the way
 # 20,000 documents are put off until tomorrow, and all are older than the four that are due. A claim that orders by age walks past
-# them. How many buffers does it touch, and how many does one that orders by `disponivel_em`? Make a guess before you run it.
-# *Quantos buffers cada uma lê? Dê um palpite antes de rodar.*
+# them. About how many buffers does it touch: 10, 100, 1,000 or 10,000? One that orders by `disponivel_em` touches a handful.
+# *Quantos buffers ela lê, mais ou menos: 10, 100, 1.000 ou 10.000?*
 
 # %%
-nb.observe("08.due_order")
+guess = ...  # 10, 100, 1000 or 10000
+
+# %%
+import math
+
+due = nb.figures("08.due_order")
+nb.answer(guess, 10 ** round(math.log10(due["old"])))
 
 # %% [markdown]
 # **Why.** The partial index of the due order begins with the longest due; what is due tomorrow stands at its far end.
 #
 # ## What is written down
 # Errors quote: libxml the document, the server the row, a driver the password. `resumir` stands before everything that is kept.
+# Such errors are given as reasons, each with a canary in its text. In how many rows is the canary kept?
+# *Erros assim são dados como motivo, todos com um canário no texto. Em quantas linhas o canário fica guardado?*
 
 # %%
-nb.observe("08.redacted")
+guess = ...  # a number of rows
+
+# %%
+kept = nb.figures("08.redacted")
+nb.answer(guess, kept["leaked"])
 
 # %% [markdown]
+# **Why.** Of each reason one short line is kept, and dots stand for whatever was quoted, in brackets, or looked like a password.
+#
 # **What a production queue does.** A worker classifies by SQLSTATE or HTTP status, not by words; writes a reason of its own; logs id,
 # version, category and the next attempt, never the document. It counts failures by category: one bad document is a document's
 # matter, a hundred `conexao` are yours. A person looks at what has ended in `falhou` (lesson 10 gives it back to the queue).

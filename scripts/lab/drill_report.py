@@ -57,7 +57,7 @@ def _figures(seen: Sequence[Outcome]) -> str:
         f"documents {documents}, effects {effects}; refused: calls {calls}, late writes {writes}; damaged {damaged};"
         f" to people {people}; {seconds} s",
         f"documentos {documents}, efeitos {effects}; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
-        f" {damaged}; para pessoas {people}; {seconds} s",
+        f" {damaged}; para conciliação {people}; {seconds} s",
     )
 
 

@@ -45,7 +45,7 @@ def cannot_become(connection: psycopg.Connection, role: str) -> str:
         with connection.transaction(force_rollback=True):
             connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
     except errors.InvalidParameterValue:
-        there_is_none = say(f"There is no role {role} here.", f"Aqui não há papel {role}.")
+        there_is_none = say(f"There is no role {role} here.", f"Não existe o papel {role} neste servidor.")
         if role not in map(lab_role, DUTIES):
             return there_is_none
         return there_is_none + say(

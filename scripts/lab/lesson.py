@@ -9,10 +9,11 @@ import importlib.util
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -27,12 +28,16 @@ from lab.session import SessionPins
 
 @dataclass(frozen=True)
 class Observed:
-    """What a claim's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so."""
+    """What a claim's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so.
+
+    `figures` are numbers of it by name, where a notebook asks for them first.
+    """
 
     holds: bool | None
     en: str
     pt: str
     why: str = ""
+    figures: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -44,13 +49,17 @@ class Observed:
 class Claim:
     """A sentence that states a behaviour, and how it is observed.
 
-    `core` claims are the lesson; the others are surprises, run by `--all`.
+    `core` claims are the lesson; the others are surprises, run by `--all`. `observe` looks and judges; `judge` judges what was
+    seen already: a play of its scenario, or what its experiment looks at (None where only the experiment itself can). `slow` is
+    whether it takes longer than a reader of a notebook waits unasked.
     """
 
     id: str
     text: Text
     core: bool
     observe: Callable[[Stage], Observed]
+    judge: Callable[[Any], Observed] | None = None
+    slow: bool = False
 
     @property
     def case(self) -> str:
@@ -171,22 +180,38 @@ class Lesson:
         told = scenario.read(scenario_path(self.name, case))
 
         def declare(judge: _JudgePlay) -> _JudgePlay:
-            def observe(stage: Stage) -> Observed:
-                result = stage.play(told)
+            def judged(result: ScenarioResult) -> Observed:
                 if not result.as_expected:
                     return Observed(False, "not as announced", "não foi como anunciado", result.why)
                 return judge(result.play)
 
-            self.claims.append(Claim(f"{self.number}.{case}", told.claim, core, observe))
+            def judge_play(played: Play) -> Observed:
+                if played.scenario.name != told.name:
+                    raise LabError(f"A play of {played.scenario.name} says nothing about the claim of {told.name}.")
+                return judged(ScenarioResult(played, _difference_from_golden(played)))
+
+            def observe(stage: Stage) -> Observed:
+                return judged(stage.play(told))
+
+            self.claims.append(Claim(f"{self.number}.{case}", told.claim, core, observe, judge_play))
             return judge
 
         return declare
 
-    def experiment(self, slug: str, en: str, pt: str, *, core: bool = True) -> Callable[[_Observe], _Observe]:
-        """Declare a claim that one scenario cannot show; the function makes the observation."""
+    def experiment(
+        self,
+        slug: str,
+        en: str,
+        pt: str,
+        *,
+        core: bool = True,
+        judge: Callable[[Any], Observed] | None = None,
+        slow: bool = False,
+    ) -> Callable[[_Observe], _Observe]:
+        """Declare a claim that one scenario cannot show; the function makes the observation. `judge` and `slow` are as in Claim."""
 
         def declare(observe: _Observe) -> _Observe:
-            self.claims.append(Claim(f"{self.number}.{slug}", Text(en, pt), core, observe))
+            self.claims.append(Claim(f"{self.number}.{slug}", Text(en, pt), core, observe, judge, slow))
             return observe
 
         return declare

@@ -26,10 +26,11 @@ from lab import loader, paths, race, schema
 from lab import shares as bars
 from lab import timeline as pictures
 from lab import truth_table as truth_tables
+from lab.defences import Matrix
 from lab.drill import Outcome
 from lab.errors import LabError, ServerError
 from lab.language import Text
-from lab.lesson import Stage, find_scenario
+from lab.lesson import Claim, Observed, Stage, find_scenario
 from lab.play import Play, StepRun
 from lab.race import Race
 from lab.scenario import Step
@@ -39,6 +40,21 @@ from lab.variants import play_working, queue_of
 
 PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
 DOTS = 160  # an inch
+IN_ENGLISH = {
+    "sim": "yes",
+    "não": "no",
+    "nenhum": "none",
+    "nenhuma": "none",
+    "nada": "none",
+    "ninguém": "nobody",
+    "linha": "row",
+    "erro": "error",
+    "chave": "key",
+}
+CROWDED = (
+    "results share the label before them: pauses (`pause=0.3`) make room."
+    " / resultados dividem o rótulo anterior: pausas (`pause=0.3`) abrem espaço."
+)
 
 
 # -- the database
@@ -84,10 +100,15 @@ def begin(number: str) -> None:
 # -- telling
 
 
-def claim(name: str) -> None:
-    """Show the claim that a scenario, `NN_case`, states, or an experiment, `NN.slug`."""
-    texts = {claim.id: claim.text for claim in lessons.choose([name[:2]])[0].claims}
-    _show(_quoted(texts[name] if name in texts else find_scenario(name).claim))
+def claim(name: str, seen: Play | Mapping[str, Outcome] | Matrix) -> None:
+    """Show the claim of a scenario, `NN_case`, or of an experiment, `NN.slug`, and judge it by what was seen of it.
+
+    `seen` is a play of the scenario, or what `drill` or `defences` gave. Raises LabError if it says nothing about that claim.
+    """
+    stated = _find_claim(name)
+    if stated.judge is None:
+        raise LabError(f"The claim {stated.id} is judged by its own experiment only: nb.observe({stated.id!r}).")
+    _show_claims([(stated, stated.judge(seen))])
 
 
 def sql(name: str, *steps: str) -> None:
@@ -110,44 +131,52 @@ def script(name: str, *beginnings: str) -> None:
 
 
 def answer(guess: object, seen: object) -> None:
-    """Show what was seen, and whether the guess was right; `...` is no guess, None is `none`."""
-    wanted = _word(seen)
+    """Show what was seen, and whether the guess was right; `...` is no guess, None is `none`, the server's `t` is `yes`."""
     if guess is ...:
         verdict = "no guess yet / ainda sem palpite"
-    elif _word(guess) == wanted:
+    elif _word(guess) == _word(seen):
         verdict = "you guessed it / você acertou"
     else:
-        verdict = f"your guess / seu palpite: {_word(guess)}"
-    _show(f"Seen / visto: **{wanted}** ({verdict})")
+        verdict = f"your guess / seu palpite: {_plain(str(guess))}"
+    _show(f"Seen / visto: **{_plain(_shown(seen))}** ({verdict})")
 
 
 def observe(*ids: str) -> None:
-    """Run claims of a lesson by their ids, `NN.slug`, and show what was observed."""
-    lines = ["| claim | observed | holds |", "|:--|:--|:--|"]
-    for claim in lessons.choose([ids[0][:2]])[0].claims:
-        if claim.id in ids:
-            seen = claim.observe(stage())
-            holds = {True: "yes", False: f"**no**: {seen.why}", None: f"not run: {seen.why}"}[seen.holds]
-            lines.append(f"| {_both(claim.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
-    _show("\n".join(lines))
+    """Run claims by their ids, `NN.slug`, and show what was observed."""
+    _show_claims([(stated, stated.observe(stage())) for stated in map(_find_claim, ids)])
 
 
-def surprises(number: str) -> None:
-    """Run the surprises of a lesson, and show what was observed."""
+def figures(name: str) -> Mapping[str, object]:
+    """Run a claim by its id, `NN.slug`, and show what was observed; returns its figures by name, none if it could not be run."""
+    stated = _find_claim(name)
+    seen = stated.observe(stage())
+    _show_claims([(stated, seen)])
+    return seen.figures
+
+
+def surprises(number: str, everything: bool = False) -> None:
+    """Run the surprises of a lesson, and show what was observed; the slow ones only if `everything` is wanted."""
     (lesson,) = lessons.choose([number])
-    observe(*(claim.id for claim in lesson.claims if not claim.core))
+    surprising = [claim for claim in lesson.claims if not claim.core]
+    left = [claim for claim in surprising if claim.slow and not everything]
+    observe(*(claim.id for claim in surprising if claim not in left))
+    if left:
+        how = f'nb.surprises("{number}", everything=True)'
+        told = "\n".join(f"- {_both(claim.text)}" for claim in left)
+        _show(f"Not run here, being slow: `{how}` runs them. *Não executadas aqui, por demorarem: `{how}`.*\n\n{told}")
 
 
 # -- playing
 
 
-def play(name: str, work: Mapping[str, float] | None = None) -> Play:
+def play(name: str, work: Mapping[str, float] | None = None, pause: float = 0.0) -> Play:
     """Rebuild the queue and play a scenario, `NN_case`.
 
     `work` are seconds of simulated work that a session does before a step, by the step's name; only its own locks make another
-    session wait meanwhile. Raises LabError if it does not go as the scenario announces.
+    session wait meanwhile. `pause` are seconds before every statement, so that a picture can tell them apart.
+    Raises LabError if it does not go as the scenario announces.
     """
-    return play_working(find_scenario(name), stage().conninfo, work or {})
+    return play_working(find_scenario(name), stage().conninfo, work or {}, pause)
 
 
 def queue_up(sessions: int = 4, skip_locked: bool = False, work: float = 0.3) -> Play:
@@ -175,9 +204,10 @@ def table(played: Play, step: str) -> pd.DataFrame:
 
 
 def events(played: Play) -> pd.DataFrame:
-    """The steps of a play: who, what came of it, whom it waited for, and for how many milliseconds."""
+    """The steps of a play: who, what came of it, whom it waited for (if anybody did), and how many milliseconds it took."""
     columns = ("session", "step", "outcome", "result", "waited for", "ms")
-    return _frame(columns, [_event(run) for run in played.runs.values()])
+    table = _frame(columns, [_event(run) for run in played.runs.values()])
+    return table if table["waited for"].any() else table.drop(columns="waited for")
 
 
 def query(statement: str) -> pd.DataFrame:
@@ -231,23 +261,27 @@ def truth_table(*own: str) -> pd.DataFrame:
     return _frame(("guard", *(each.shown.en for each in situations), "owner's finish after any other change"), rows)
 
 
-def drill(*names: str) -> pd.DataFrame:
-    """Hold drills of lesson 09, and show what they came to; see lab.drill."""
-    return _outcomes({name: drills.hold(drills.find(name), stage().conninfo) for name in names})
+def drill(*names: str) -> dict[str, Outcome]:
+    """Hold drills of lesson 09; returns what each came to, see lab.drill."""
+    return {name: drills.hold(drills.find(name), stage().conninfo) for name in names}
 
 
-def interrupt(point: str = "calling", killed: bool = False, keys: bool = True) -> pd.DataFrame:
+def interrupt(point: str = "calling", killed: bool = False, keys: bool = True) -> dict[str, Outcome]:
     """Kill a worker at a point of its first document, or let it stand still there past its lease, while others work on.
 
     `point` is locked, claimed, calling, called or obtained; `keys` whether the receiver executes a key only once.
+    Returns what it came to, by the point.
     """
-    outcome = drills.interrupted(stage().conninfo, point, killed_there=killed, keys=keys)
-    return _outcomes({point: outcome})
+    return {point: drills.interrupted(stage().conninfo, point, killed_there=killed, keys=keys)}
 
 
-def defences(*names: str) -> pd.DataFrame:
-    """Take these defences of lesson 09 away, one at a time, and show the documents damaged: with the defence, and without it."""
-    matrix = defences_tried.examine(stage().conninfo, *names)
+def defences(*names: str) -> Matrix:
+    """Take these defences of lesson 09 (all, without a name) away, one at a time; see lab.defences."""
+    return defences_tried.examine(stage().conninfo, *names)
+
+
+def damage(matrix: Matrix) -> pd.DataFrame:
+    """The documents damaged: with each defence, and without it."""
     kinds = defences_tried.kinds()
     rows = [
         (each.shown.en, each.situation.en, row.with_it.total, *(getattr(row.without_it, kind) for kind, _ in kinds))
@@ -255,10 +289,11 @@ def defences(*names: str) -> pd.DataFrame:
         for row in matrix.rows
         if row.defence == each.name
     ]
-    return _frame(("without", "when", "with it", *(shown.en for _, shown in kinds)), rows)
+    return _frame(("without", "when", "with it", *(shown.en for _, shown in kinds)), rows).set_index("without")
 
 
-def _outcomes(outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
+def outcomes(held: Mapping[str, Outcome]) -> pd.DataFrame:
+    """What drills came to, one a row."""
     columns = (
         "drill",
         "documents",
@@ -280,9 +315,9 @@ def _outcomes(outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
             seen.reconciliation,
             f"{seen.seconds:.1f}",
         )
-        for name, seen in outcomes.items()
+        for name, seen in held.items()
     ]
-    return _frame(columns, rows)
+    return _frame(columns, rows).set_index("drill")
 
 
 def _event(run: StepRun) -> tuple[str, ...]:
@@ -302,6 +337,8 @@ def timeline(*plays: Play, titles: tuple[str, ...] = (), note: str = "") -> None
     """Show plays as lanes, one a session; see lab.timeline.timeline."""
     words = "; ".join(pictures.in_words(one) for one in plays)
     _picture(pictures.timeline(*plays, titles=titles, note=note), words)
+    if shared := pictures.crowded(*plays):
+        _show(f"*{shared} {CROWDED}*")
 
 
 def shares(races: Mapping[str, Race]) -> None:
@@ -326,6 +363,23 @@ def _show(markdown: str) -> None:
     display({"text/markdown": markdown, "text/plain": markdown}, raw=True)  # type: ignore[no-untyped-call]
 
 
+def _find_claim(name: str) -> Claim:
+    """The claim of a scenario, `NN_case`, or an experiment, `NN.slug`; LabError if there is none."""
+    for claim in lessons.choose([name[:2]])[0].claims:
+        if claim.id == f"{name[:2]}.{name[3:]}":
+            return claim
+    raise LabError(f"Lesson {name[:2]} has no claim {name}.")
+
+
+def _show_claims(judged: Iterable[tuple[Claim, Observed]]) -> None:
+    lines = ["| claim | observed | holds |", "|:--|:--|:--|"]
+    for claim, seen in judged:
+        why = _plain(seen.why)
+        holds = {True: "yes", False: f"**no**: {why}", None: f"not decided: {why}"}[seen.holds]
+        lines.append(f"| {_both(claim.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
+    _show("\n".join(lines))
+
+
 def _both(text: Text) -> str:
     return f"{_plain(text.en)}<br>*{_plain(text.pt)}*"
 
@@ -344,9 +398,15 @@ def _sql(step: Step) -> str:
     return f"{said}Session **{step.session}**, step `{step.name}`:\n\n```sql\n{step.sql}\n```"
 
 
+def _shown(value: object) -> str:
+    """A value as it came; NULL and the server's booleans in words."""
+    return "none" if value is None else {"t": "yes", "f": "no"}.get(str(value), str(value))
+
+
 def _word(value: object) -> str:
-    said = "none" if value is None else str(value).strip().lower()
-    return {"nenhum": "none", "nada": "none", "sim": "yes", "não": "no", "t": "yes", "f": "no"}.get(said, said)
+    """A value for comparing: in small letters, in English, without commas."""
+    said = re.sub(r"[\s,;]+", " ", _shown(value).lower()).strip()
+    return IN_ENGLISH.get(said, said)
 
 
 if __name__ == "__main__":

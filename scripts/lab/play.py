@@ -67,13 +67,17 @@ class Event:
 
 @dataclass
 class Play:
-    """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did."""
+    """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did.
+
+    `paced` is whether pauses were made between its statements.
+    """
 
     scenario: Scenario
     events: list[Event] = field(default_factory=list)
     runs: dict[str, StepRun] = field(default_factory=dict)
     failure: str | None = None
     seconds: float = 0.0
+    paced: bool = False
 
     def __getitem__(self, step: str) -> StepRun:
         """The run of the step of that name; PlayError if it was not reached."""

@@ -1,7 +1,11 @@
-"""A play as a picture: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open."""
+"""A play as a picture: one lane a session, time to the right; who ran, who waited for whom, who kept a transaction open.
+
+Where a step moves the lab's clock, a dashed line goes through all lanes: what it tells is the story's time.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,15 +24,17 @@ OPEN = "#9ecae8"
 WAITS = "#fdecc8"
 HATCH = "#e69f00"
 ERROR = "#b8400c"
+CLOCK = "#009e73"
 INK = "#24292f"
 FAINT = "#6e7781"
 GRID = "#e7ebef"
 CARD = "#ffffff"  # opaque, so that the picture reads the same on a dark page
 
 WIDTH = 8.3  # inches; at 100 dots an inch it is as wide as a page of GitHub
-LANE = 0.64  # inches from lane to lane
+LANE = 0.74  # inches from lane to lane
 LEFT, RIGHT = 0.9, 0.25  # inches beside the lanes
 TITLE, GAP, AXIS, LEGEND, NOTE = 0.36, 0.24, 0.42, 0.32, 0.28  # inches above, between and below them
+STRIP = 0.2  # inches above the lanes for what the lab's clock tells
 ROOM = 1.04  # the axis is longer than the play …
 LABEL_SIZE = 9.0  # points
 LETTER = 0.55  # the mean width of a letter, as a share of its size
@@ -55,13 +61,25 @@ class Mark:
     error: bool = False
 
 
+@dataclass(frozen=True)
+class Label:
+    """Something to write at a lane, and where it begins, in units of the axis; `joined` is how many results had no room."""
+
+    at: float
+    text: str
+    below: bool = False
+    joined: int = 0
+
+
 def timeline(*plays: Play, titles: Sequence[str] = (), note: str = "") -> Figure:
     """Draw plays one below the other, on one time axis.
 
-    Parameters: plays, at least one; titles, one for each play, or none; note, a line at the foot.
+    Parameters: plays, at least one; titles, one for each play, or none; note, a line at the foot (without one it says what
+    the seconds are, where pauses were made or the lab's clock was moved).
     Returns a figure that belongs to no window: save it, or show it in a notebook.
     """
-    lanes = [LANE * len(play.scenario.sessions) for play in plays]
+    note = note or _note(plays)
+    lanes = [LANE * len(play.scenario.sessions) + (STRIP if moves(play) else 0) for play in plays]
     titled = TITLE if titles else 0.0
     height = sum(lanes) + len(plays) * titled + (len(plays) - 1) * GAP + AXIS + LEGEND + (NOTE if note else 0)
     figure = Figure(figsize=(WIDTH, height), dpi=100, facecolor=CARD)
@@ -106,14 +124,29 @@ def marks(play: Play, session: str) -> list[Mark]:
     return [
         Mark(_end(play, run), result(run), error=run.outcome == "error")
         for run in _runs(play, session)
-        if run.outcome == "error" or run.columns is not None or _closes(run)
+        if run.outcome == "error" or (run.columns is not None and not _moves_clock(run)) or _closes(run)
     ]
 
 
+def moves(play: Play) -> list[Mark]:
+    """The moments at which a step moved the lab's clock, and what it tells from then on, since the play began."""
+    return [Mark(_end(play, run), result(run)) for run in play.runs.values() if _moves_clock(run)]
+
+
+def crowded(*plays: Play) -> int:
+    """How many results have no room of their own in the picture of these plays, and share the label before them."""
+    scale = _Scale.of(plays)
+    rows = [scale.labels(marks(play, session)) for play in plays for session in play.scenario.sessions]
+    rows += [scale.labels(moves(play), above_only=True) for play in plays]
+    return sum(label.joined for row in rows for label in row)
+
+
 def result(run: StepRun) -> str:
-    """What a statement gave, in a word or two: `document 1`, `pendentes: 4`, `0 rows`, `55P03`, `COMMIT`."""
+    """What a statement gave, in a word or two: `document 1`, `pendentes: 4`, `0 rows`, `55P03`, `COMMIT`, `clock +7 min`."""
     if run.outcome == "error":
         return run.sqlstate or ""
+    if _moves_clock(run):
+        return f"clock +{_length(run.value or '')}"
     if run.columns is None:
         return run.command
     if len(run.rows) == 1 and run.columns[0] == "documento_id":
@@ -152,6 +185,28 @@ def _closes(run: StepRun) -> bool:
     return run.command in ("COMMIT", "ROLLBACK")
 
 
+def _moves_clock(run: StepRun) -> bool:
+    return run.outcome == "done" and run.step.sql.startswith("UPDATE relogio_do_laboratorio")
+
+
+def _length(interval: str) -> str:
+    """An interval as the server writes it, in a word or two: `1 day 00:11:00` is `1 d 11 min`."""
+    found = re.fullmatch(r"(?:(\d+) days?)? ?(?:(\d\d):(\d\d):(\d\d))?", interval)
+    if not found:
+        return interval
+    parts = zip(found.groups(), ("d", "h", "min", "s"), strict=True)
+    return " ".join(f"{int(number)} {unit}" for number, unit in parts if number and int(number))
+
+
+def _note(plays: Sequence[Play]) -> str:
+    """What the seconds of the axis are worth."""
+    made_up = any(play.paced for play in plays)
+    if any(moves(play) for play in plays):
+        pauses = "The seconds are pauses made up for the picture; the" if made_up else "The"
+        return f"{pauses} story's time is the lab's clock, which a session moves on."
+    return "The pauses between statements are made up: they stand for work." if made_up else ""
+
+
 @dataclass(frozen=True)
 class _Scale:
     """The time axis: its unit, how many there are in a second, and how many it shows."""
@@ -167,42 +222,65 @@ class _Scale:
         scale = cls(unit, a_second, seconds * a_second * ROOM)
         # … and still longer where the last label wants it. A label takes a share of the axis, whatever that shows.
         lanes = [marks(play, session) for play in plays for session in play.scenario.sessions]
-        wanted = [at / (1 - scale.share(text)) for lane in lanes for at, text in scale.labels(lane)]
+        lanes += [moves(play) for play in plays]
+        wanted = [label.at / (1 - scale.share(label.text)) for lane in lanes for label in scale.labels(lane)]
         return cls(unit, a_second, max(scale.span, *wanted))
 
     def share(self, text: str) -> float:
         """About how wide a label is, as a share of the axis."""
-        return (len(text) + 1) * LETTER * LABEL_SIZE / 72 / (WIDTH - LEFT - RIGHT)
+        return (len(text) + 1.5) * LETTER * LABEL_SIZE / 72 / (WIDTH - LEFT - RIGHT)
 
-    def labels(self, found: Sequence[Mark]) -> list[tuple[float, str]]:
-        """What to write above a lane, and where it begins; a mark that has no room there joins the one before it."""
-        groups: list[tuple[float, str]] = []
+    def labels(self, found: Sequence[Mark], above_only: bool = False) -> list[Label]:
+        """What to write at a lane besides its errors: above it, where there is room, else below; else it joins the last one above."""
+        taken = [self._stretch(self.middle(mark), mark.label, 0.5) for mark in found if mark.error]  # below the lane
+        above: list[Label] = []
+        below: list[Label] = []
         for mark in found:
             at = mark.at * self.a_second
+            start, end = self._stretch(at, mark.label)
             if mark.error:
                 continue
-            before, text = groups[-1] if groups else (at, "")
-            if text == mark.label or (text and before + self.share(text) * self.span > at):
-                groups[-1] = (before, text if text.endswith(mark.label) else f"{text}, {mark.label}")
+            if not above or self._stretch(above[-1].at, above[-1].text)[1] <= start:
+                above.append(Label(at, mark.label))
+            elif not above_only and not any(start < until and since < end for since, until in taken):
+                below.append(Label(at, mark.label, below=True))
+                taken.append((start, end))
             else:
-                groups.append((at, mark.label))
-        return groups
+                last = above[-1]
+                above[-1] = Label(last.at, f"{last.text}, {mark.label}", joined=last.joined + 1)
+        return above + below
+
+    def middle(self, error: Mark) -> float:
+        """Where the middle of an error's label is: it must not run into the sessions' names."""
+        return max(error.at * self.a_second, self.share(error.label) * self.span / 2)
+
+    def _stretch(self, at: float, text: str, before: float = 0.0) -> tuple[float, float]:
+        """From where to where a label reaches, `before` as a share of it on the left."""
+        width = self.share(text) * self.span
+        return at - before * width, at + (1 - before) * width
 
 
 def _draw(axes: Axes, play: Play, scale: _Scale, with_axis: bool) -> None:
     sessions = play.scenario.sessions
     axes.set_xlim(-0.006 * scale.span, scale.span)
-    axes.set_ylim(len(sessions) - 0.4, -0.6)
+    clock = scale.labels(moves(play), above_only=True)
+    top = -0.6 - (STRIP / LANE if clock else 0)
+    axes.set_ylim(len(sessions) - 0.4, top)
+    for mark in moves(play):
+        x = mark.at * scale.a_second
+        axes.plot([x, x], [top, len(sessions) - 0.4], color=CLOCK, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+    for label in clock:
+        _write(axes, label.at, -0.6, f" {label.text}", CLOCK)
     for lane, session in enumerate(sessions):
         last = play.seconds * scale.a_second
         axes.plot([0, last], [lane, lane], color=FAINT, linewidth=0.8, linestyle=(0, (1, 3)), zorder=1)
         for segment in segments(play, session):
             _bar(axes, lane, segment, scale)
-        for at, text in scale.labels(marks(play, session)):
-            axes.text(at, lane - 0.25, text, size=LABEL_SIZE, color=INK, va="bottom", zorder=5)
+        for label in scale.labels(marks(play, session)):
+            _write(axes, label.at, lane + (0.22 if label.below else -0.25), label.text, INK, below=label.below)
         for mark in marks(play, session):
             if mark.error:
-                _cross(axes, mark.at * scale.a_second, lane, mark.label, scale)
+                _cross(axes, mark, lane, scale)
     for end, waiter in releases(play):
         x = (end.ended or 0) * scale.a_second
         rows = [sessions.index(end.step.session), sessions.index(waiter.step.session)]
@@ -217,10 +295,19 @@ def _draw(axes: Axes, play: Play, scale: _Scale, with_axis: bool) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} {scale.unit}")
 
 
-def _cross(axes: Axes, at: float, lane: int, label: str, scale: _Scale) -> None:
-    axes.plot([at], [lane], marker="X", markersize=10, color=ERROR, markeredgecolor=CARD, zorder=6)
-    middle = max(at, scale.share(label) * scale.span / 2)  # it must not run into the sessions' names
-    axes.text(middle, lane + 0.22, label, size=LABEL_SIZE, color=ERROR, weight="bold", ha="center", va="top", zorder=5)
+def _write(axes: Axes, at: float, height: float, words: str, colour: str, below: bool = False) -> None:
+    text = axes.text(at, height, words, size=LABEL_SIZE, color=colour, va="top" if below else "bottom", zorder=5)
+    text.set_bbox({"facecolor": CARD, "edgecolor": "none", "pad": 0.5})  # no line goes through it
+
+
+def _cross(axes: Axes, error: Mark, lane: int, scale: _Scale) -> None:
+    axes.plot(
+        [error.at * scale.a_second], [lane], marker="X", markersize=10, color=ERROR, markeredgecolor=CARD, zorder=6
+    )
+    text = axes.text(
+        scale.middle(error), lane + 0.22, error.label, size=LABEL_SIZE, color=ERROR, weight="bold", zorder=5
+    )
+    text.set(horizontalalignment="center", verticalalignment="top")
 
 
 def _bar(axes: Axes, lane: int, segment: Segment, scale: _Scale) -> None:
@@ -247,6 +334,10 @@ def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
         entries.append(Patch(facecolor=OPEN, label="transaction open: it keeps its locks"))
     if any(run.waited_for for run in runs):
         entries.append(Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="waits for a lock"))
+    if any(moves(play) for play in plays):
+        entries.append(
+            Line2D([], [], color=CLOCK, linewidth=1.2, linestyle=(0, (4, 3)), label="the lab's clock moves on")
+        )
     if any(run.outcome == "error" for run in runs):
         cross = Line2D(
             [], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"

@@ -39,7 +39,7 @@ LASTS = {
 HAPPENED = {
     "repetindo": Text("of those that wait: retrying", "dos que esperam: repetindo"),
     "renovacoes": Text("renewals", "renovações"),
-    "recuperacoes": Text("take-overs", "retomadas de órfãos"),
+    "recuperacoes": Text("take-overs", "recuperações de órfãos"),
 }
 
 
@@ -66,7 +66,7 @@ def read(connection: psycopg.Connection) -> Reading:
         raise LabError(
             say(
                 "Here is no queue in state 10 to look at: psql -X -f sql/01_queue.sql, then the scripts 05 to 10.",
-                "Aqui não há fila no estado 10 para olhar: psql -X -f sql/01_queue.sql, depois os scripts 05 a 10.",
+                "Não existe fila no estado 10 neste banco: psql -X -f sql/01_queue.sql, depois os scripts 05 a 10.",
             )
         ) from None
     assert situation is not None

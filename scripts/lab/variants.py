@@ -58,14 +58,18 @@ class Work:
     `seconds` says for how long, by the name of the step that comes after the work. The time counts from the end of the session's
     statement before it, so that sessions work side by side (before a session's first statement, from the end of anybody's); one
     that was given no row has nothing to work on. Work is not a stand-in for a lock: others wait only for locks.
+    `pause` are seconds from the end of anybody's statement to the next one, so that a picture can tell them apart.
     """
 
-    def __init__(self, seconds: Mapping[str, float]) -> None:
+    def __init__(self, seconds: Mapping[str, float], pause: float = 0.0) -> None:
         self.seconds = seconds
+        self.pause = pause
         self.free: dict[str, tuple[float, StepRun]] = {}
 
     def before(self, played: Play, step: Step) -> None:
-        """Let the work that comes before this step come to its end."""
+        """Let the pause, and the work that comes before this step, come to their end."""
+        if ANYBODY in self.free:
+            time.sleep(max(0.0, self.free[ANYBODY][0] + self.pause - time.monotonic()))
         last = self.free.get(step.session) or self.free.get(ANYBODY)
         if last is not None and (last[1].rows or last[1].columns is None):
             time.sleep(max(0.0, last[0] + self.seconds.get(step.name, 0.0) - time.monotonic()))
@@ -76,14 +80,15 @@ class Work:
             self.free[event.run.step.session] = self.free[ANYBODY] = (time.monotonic(), event.run)
 
 
-def play_working(which: Scenario, conninfo: str, work: Mapping[str, float]) -> Play:
-    """Rebuild the scenario's state in the database and play it; `work` is as in Work.
+def play_working(which: Scenario, conninfo: str, work: Mapping[str, float], pause: float = 0.0) -> Play:
+    """Rebuild the scenario's state in the database and play it; `work` and `pause` are as in Work.
 
     Raises LabError, saying why, if it does not go as the scenario announces.
     """
     schema.build(conninfo, which.state)
-    pace = Work(work)
+    pace = Work(work, pause)
     played = play(which, conninfo, before=pace.before, seen=pace.seen)
     if played.failure:
         raise LabError(played.failure)
+    played.paced = bool(work or pause)
     return played

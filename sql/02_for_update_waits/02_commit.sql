@@ -17,8 +17,8 @@ RETURNING documento_id, status;
 -- @step b_begin B
 BEGIN;
 -- @step b_asks B blocks A
--- For B's snapshot document 1 is still pending. Will B get it?
--- @pt No snapshot de B, o documento 1 ainda está pendente. B vai recebê-lo?
+-- For B's snapshot document 1 is still pending. Which document will B get?
+-- @pt No snapshot de B, o documento 1 ainda está pendente. Qual documento B vai receber?
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'

@@ -9,8 +9,8 @@ WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE;
 -- @step b_asks B
--- What does B get?
--- @pt O que B recebe?
+-- Which document does B get?
+-- @pt Qual documento B recebe?
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'
@@ -18,8 +18,8 @@ ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step b_counts B
--- Nothing. Is the queue empty?
--- @pt Nada. A fila está vazia?
+-- None. How many pending documents does a plain count find?
+-- @pt Nenhum. Quantos documentos pendentes uma contagem comum encontra?
 SELECT count(*) AS pendentes
 FROM fila_documentos
 WHERE status = 'pendente';

@@ -10,8 +10,8 @@ ORDER BY criado_em, documento_id
 FOR UPDATE
 LIMIT 1;
 -- @step b_asks B errors 55P03
--- Three other documents are free. Does B get one of them?
--- @pt Outros três documentos estão livres. B recebe algum?
+-- Three other documents are free. Which of them does B get?
+-- @pt Outros três documentos estão livres. Qual deles B recebe?
 SELECT documento_id, chave
 FROM fila_documentos
 WHERE status = 'pendente'

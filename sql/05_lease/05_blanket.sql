@@ -1,5 +1,5 @@
 -- "Everything in processando back to pendente" takes a document from a live worker too: it is done twice, and one result is lost.
--- @pt "Tudo em processando volta a pendente" tira também o documento de quem está vivo: é feito duas vezes, e um dos resultados se perde.
+-- @pt "Tudo em processando volta a pendente" tira também o documento de quem está vivo: é processado duas vezes, e um resultado se perde.
 -- @step a_claims A
 -- A has ten minutes …
 -- @pt A tem dez minutos …
@@ -17,8 +17,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = adiantado + INTERVAL '11 minutes'
 RETURNING adiantado;
 -- @step o_resets O
--- The operator puts everything back, as after every crash. Whose lease still held?
--- @pt O operador devolve tudo, como depois de toda queda. Qual reserva ainda valia?
+-- The operator puts everything back, as after every crash. How many of the leases still held?
+-- @pt O operador devolve tudo, como depois de toda queda. Quantas reservas ainda valiam?
 WITH devolvidos AS (
     UPDATE fila_documentos
     SET status = 'pendente', worker_id = NULL

@@ -9,7 +9,7 @@ WHERE documento_id = 1
 FOR UPDATE;
 -- @step a_claims A blocks B
 -- A claims document 1 for ten minutes in one statement, and has to wait for B's lock.
--- @pt A reserva o documento 1 por dez minutos em um só comando, e precisa esperar pelo bloqueio de B.
+-- @pt O worker A reserva o documento 1 por dez minutos em um só comando, e precisa esperar pelo bloqueio de B.
 UPDATE fila_documentos
 SET
     status = 'processando',

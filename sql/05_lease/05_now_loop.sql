@@ -2,7 +2,7 @@
 -- @pt Um laço dentro de uma transação que compara com now() nunca vê uma reserva vencer; com clock_timestamp(), vê.
 -- @step a_begin A
 -- A looks for late documents again and again, in one transaction. now() was read here, once.
--- @pt A procura reservas vencidas repetidas vezes, em uma só transação. now() foi lido aqui, uma única vez.
+-- @pt A sessão A procura reservas vencidas repetidas vezes, em uma só transação. now() foi lido aqui, uma única vez.
 BEGIN;
 -- @step a_looks A
 SELECT count(*) AS vencidas

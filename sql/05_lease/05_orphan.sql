@@ -2,7 +2,7 @@
 -- @pt Depois do COMMIT da reserva não resta bloqueio: quem morre deixa o documento em processando, e um dia depois ninguém o recebeu.
 -- @step a_claims A
 -- A claims a document for ten minutes; under autocommit the claim is committed at once.
--- @pt A reserva um documento por dez minutos; em autocommit, o COMMIT da reserva vem na hora.
+-- @pt O worker A reserva um documento por dez minutos; em autocommit, o COMMIT da reserva vem na hora.
 SELECT documento_id, tentativas
 FROM reservar('worker-a', 1, '10 minutes');
 -- @step c_counts C
@@ -25,8 +25,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = adiantado + INTERVAL '1 day'
 RETURNING adiantado;
 -- @step b_claims B
--- B asks for ten documents. Which does it get?
--- @pt B pede dez documentos. Quais recebe?
+-- B asks for ten documents. How many does it get?
+-- @pt B pede dez documentos. Quantos recebe?
 SELECT documento_id, tentativas
 FROM reservar('worker-b', 10, '1 hour')
 ORDER BY documento_id;

@@ -17,7 +17,7 @@ FROM fila_documentos
 WHERE documento_id = 1;
 -- @step a_renews A
 -- A comes back, late, and renews. How many rows change?
--- @pt A volta, atrasado, e renova. Quantas linhas mudam?
+-- @pt O worker A volta, atrasado, e renova. Quantas linhas mudam?
 SELECT documento_id, reservado_ate > relogio() AS vale
 FROM renovar(1, 1);
 -- @step c_recovers C

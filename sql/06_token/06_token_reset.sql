@@ -31,7 +31,7 @@ WHERE documento_id = 1 AND status = 'pendente'
 RETURNING documento_id, token_reserva;
 -- @step a_fails A
 -- A comes back with token 1. How many rows does its late failure change?
--- @pt A volta com o token 1. Quantas linhas a falha atrasada dele altera?
+-- @pt O worker A volta com o token 1. Quantas linhas a falha atrasada dele altera?
 SELECT documento_id, status
 FROM falhar(1, 1, 'tempo esgotado');
 -- @step b_finishes B

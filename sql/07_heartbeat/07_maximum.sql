@@ -2,7 +2,7 @@
 -- @pt Por mais que seja renovada, a tentativa acaba no tempo máximo: um worker travado que segue dando sinal perde o documento.
 -- @step a_claims A
 -- A hangs right after its claim. Its heartbeat does not notice, and beats on every four minutes.
--- @pt A trava logo depois da reserva. O sinal de vida dele não percebe e continua, de quatro em quatro minutos.
+-- @pt O worker A trava logo depois da reserva. O sinal de vida dele não percebe e continua, de quatro em quatro minutos.
 SELECT documento_id, token_reserva
 FROM reservar('worker-a', p_prazo => '5 minutes');
 -- @step c_at_4 C
@@ -26,8 +26,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '12 minutes'
 RETURNING adiantado;
 -- @step h_beats_at_12 H
--- An attempt may run for fifteen minutes. Until when does this renewal reach, which asks for five more?
--- @pt Uma tentativa pode durar quinze minutos. Até quando vai esta renovação, que pede mais cinco?
+-- An attempt may run for fifteen minutes. At minute twelve it is to be renewed by five. Does that reach the limit?
+-- @pt Uma tentativa pode durar quinze minutos. No minuto doze, pede-se mais cinco. Isso chega ao limite?
 SELECT renovado.documento_id, renovado.reservado_ate = fila.iniciado_em + tempo_maximo() AS no_limite
 FROM renovar(1, 1, '5 minutes') AS renovado
 INNER JOIN fila_documentos AS fila ON renovado.documento_id = fila.documento_id;
@@ -36,8 +36,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '15 minutes'
 RETURNING adiantado;
 -- @step h_beats_at_15 H
--- And this one?
--- @pt E esta?
+-- At minute fifteen it is to be renewed again. How many rows change?
+-- @pt No minuto quinze, pede-se de novo. Quantas linhas mudam?
 SELECT renovado.documento_id, renovado.reservado_ate = fila.iniciado_em + tempo_maximo() AS no_limite
 FROM renovar(1, 1, '5 minutes') AS renovado
 INNER JOIN fila_documentos AS fila ON renovado.documento_id = fila.documento_id;

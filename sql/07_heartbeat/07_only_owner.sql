@@ -22,8 +22,8 @@ RETURNING adiantado;
 SELECT documento_id, status, worker_anterior
 FROM recuperar('vigia');
 -- @step a_renews_late A
--- Document 1 is pending again. Does its old token renew it?
--- @pt O documento 1 voltou a pendente. O token antigo ainda o renova?
+-- Document 1 is pending again. How many rows does a renewal with its old token change?
+-- @pt O documento 1 voltou a pendente. Quantas linhas a renovação com o token antigo altera?
 SELECT documento_id
 FROM renovar(1, 1);
 -- @step d_claims D

@@ -4,7 +4,7 @@
 CREATE TABLE efeitos (documento_id BIGINT NOT NULL, worker_id TEXT NOT NULL);
 -- @step a_claims A
 -- The work takes eight minutes. A claims a document for six.
--- @pt O trabalho leva oito minutos. A reserva um documento por seis.
+-- @pt O trabalho leva oito minutos. O worker A reserva um documento por seis.
 SELECT documento_id, token_reserva
 FROM reservar('worker-a', p_prazo => '6 minutes');
 -- @step c_waits C

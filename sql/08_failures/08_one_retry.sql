@@ -1,5 +1,5 @@
 -- One retry for everything: what fails goes straight back, is taken again and again, and whatever stands behind it waits.
--- @pt Uma única nova tentativa para tudo: o que falha volta na hora, é pego de novo e de novo, e o que está atrás espera.
+-- @pt Nova tentativa sem critério: o que falha volta na hora, é pego de novo e de novo, e o que está atrás espera.
 -- @builds_on 07_heartbeat
 -- @setup
 UPDATE fila_documentos
@@ -7,7 +7,7 @@ SET conteudo_xml = '<nfe id="NFE-0001"><valor>abc</valor></nfe>'
 WHERE documento_id = 1;
 -- @step a_claims A
 -- Document 1 is broken: its value is no number. Nothing can be done about it here.
--- @pt O documento 1 está quebrado: o valor não é um número. Aqui não há nada que resolva.
+-- @pt O documento 1 está quebrado: o valor não é um número. Não há o que fazer aqui.
 SELECT documento_id, tentativas
 FROM reservar('worker-a');
 -- @step a_works A errors 22P02

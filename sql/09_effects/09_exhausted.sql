@@ -1,5 +1,5 @@
 -- When attempts run out the stage decides: not called fails, unknown goes to people, obtained is finished.
--- @pt Quando as tentativas se esgotam, a etapa decide: não chamado falha, desconhecido vai para pessoas, obtido se conclui.
+-- @pt Quando as tentativas se esgotam, a etapa decide: não chamado falha, desconhecido vai para conciliação manual, obtido se conclui.
 -- @setup
 DELETE FROM fila_documentos
 WHERE documento_id > 3;
@@ -32,8 +32,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '1 minute'
 RETURNING adiantado;
 -- @step c_recovers C
--- What becomes of each?
--- @pt O que acontece com cada um?
+-- Document 2 was called and gave no answer. What becomes of it?
+-- @pt O documento 2 teve a chamada feita e ficou sem resposta. O que acontece com ele?
 SELECT documento_id, etapa, status
 FROM recuperar('vigia');
 -- @step b_asks B

@@ -27,14 +27,14 @@ SELECT pg_terminate_backend(pid, 5000) AS encerrado
 FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'lab/A';
 -- @step c_reads C
--- What is left of A's work, and of its finish?
--- @pt O que restou do trabalho de A e da conclusão?
+-- How many entries are left of A's work?
+-- @pt Quantos lançamentos restaram do trabalho de A?
 SELECT status, etapa, (SELECT count(*) FROM lancamentos) AS lancamentos
 FROM fila_documentos
 WHERE documento_id = 1;
 -- @step c_waits C
--- Neither: nobody has to find out whether it happened. A's lease ends …
--- @pt Nada dos dois: ninguém precisa descobrir se aconteceu. A reserva de A vence …
+-- None, and no finish: nobody has to find out whether it happened. A's lease ends …
+-- @pt Nenhum, nem a conclusão: ninguém precisa descobrir se aconteceu. A reserva de A vence …
 UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '1 minute'
 RETURNING adiantado;

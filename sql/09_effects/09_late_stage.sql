@@ -34,7 +34,7 @@ SELECT documento_id, etapa
 FROM registrar_etapa(1, 2, 'desconhecido');
 -- @step b_hands_over B
 -- B's call gets no answer, and this receiver cannot be asked: the document is for people.
--- @pt A chamada de B fica sem resposta, e este receptor não responde a consultas: o documento vai para pessoas.
+-- @pt A chamada de B fica sem resposta, e este receptor não responde a consultas: o documento vai para conciliação manual.
 SELECT documento_id, status
 FROM conciliar(1, 2, 'sem resposta, e o receptor recusa consultas');
 -- @step a_hands_over A

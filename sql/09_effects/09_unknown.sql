@@ -32,8 +32,8 @@ RETURNING adiantado;
 SELECT documento_id, token_reserva, chave_operacao, etapa
 FROM reservar('worker-b');
 -- @step b_finishes_blindly B errors 55000
--- B neither calls nor asks. Does the protocol let it finish?
--- @pt B não chama nem pergunta. O protocolo deixa concluir?
+-- B neither calls nor asks, and finishes. What comes back: a row, none or an error?
+-- @pt B não chama nem pergunta, e conclui. O que volta: uma linha, nenhuma ou um erro?
 SELECT documento_id, status
 FROM concluir(1, 2);
 -- @step b_records B

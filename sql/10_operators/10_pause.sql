@@ -20,8 +20,8 @@ UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '1 minute'
 RETURNING adiantado;
 -- @step o_pauses_orphan O
--- The same command. And now?
--- @pt O mesmo comando. E agora?
+-- The same command. How many rows does it change now?
+-- @pt O mesmo comando. Quantas linhas ele altera agora?
 SELECT documento_id, status, versao
 FROM pausar(1, 1, 'operador', 'suspeita de erro');
 -- @step a_finishes A

@@ -8,12 +8,12 @@ SELECT documento_id, etapa, versao
 FROM registrar_etapa(1, 1, 'desconhecido');
 -- @step a_reconciles A
 -- No answer came, and nobody can be asked: A hands document 1 to people.
--- @pt Não veio resposta, e não há a quem perguntar: A entrega o documento 1 a pessoas.
+-- @pt Não veio resposta, e não há a quem perguntar: o worker A encaminha o documento 1 para conciliação manual.
 SELECT documento_id, status, versao
 FROM conciliar(1, 1, 'receptor fora do ar');
 -- @step o_examines O
--- What has the operator to ask the receiver about, and who tried last?
--- @pt Sobre o que o operador tem de perguntar ao receptor, e quem tentou por último?
+-- By which key does the operator ask the receiver?
+-- @pt Por qual chave o operador pergunta ao receptor?
 SELECT status, versao, tentativas, worker_id, reserva_viva, etapa, chave_operacao, referencia_externa
 FROM examinar(1);
 -- @step o_pauses O
