@@ -7,19 +7,23 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+import psycopg
 import pytest
 
+from lab import schema
 from lab.child import Child
 from lab.effect import PostToReceiver
 from lab.errors import LabError
 from lab.failure import NotSent, Rejected, Unanswered
 from lab.ledger import AnotherContent, Books, Ledger
-from lab.receiver import Behaviour
+from lab.receiver import LONGEST_KEY, Behaviour
+from tests.helpers import execute, fetch
 
 CONTENT = b'{"valor": "101.10"}'
 OTHER = b'{"valor": "999.99"}'
@@ -52,6 +56,14 @@ def totals(books: Path) -> Books:
     ledger = Ledger(books)
     try:
         return ledger.books()
+    finally:
+        ledger.close()
+
+
+def effects(books: Path) -> dict[str, int]:
+    ledger = Ledger(books)
+    try:
+        return ledger.effects()
     finally:
         ledger.close()
 
@@ -106,12 +118,38 @@ def test_it_tells_what_it_knows_of_a_key(open_receiver: Open) -> None:
     assert post.ask(KEY) == "R-000001"
 
 
-@pytest.mark.parametrize("key", ["a b", "á/ç", "a?b=c#d", "a%2Fb", "x" * 200])
-def test_a_key_arrives_as_it_was_sent(open_receiver: Open, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["a b", " a", "á/ç", "a?b=c#d", "a%2Fb", "a+b", "a\nb", "x\n", "../x", "𐍈" * LONGEST_KEY], ids=ascii
+)
+def test_a_key_arrives_as_it_was_sent(books: Path, open_receiver: Open, key: str) -> None:
     _, post = open_receiver()
+    post.call("x", OTHER)
     reference = post.call(key, CONTENT)
-    assert post.ask(key) == reference
-    assert post.ask(key + "x") is None
+    assert post.ask(key) == reference == "R-000002"
+    assert effects(books) == {"x": 1, key: 1}
+
+
+def test_the_longest_key_that_the_queue_takes_is_taken(database: str, open_receiver: Open) -> None:
+    schema.build(database, 9)
+    enqueue = "SELECT sql_semana_12.enfileirar(repeat('k', {}), 'a.xml', '<nfe/>', repeat('á', {}))"
+    for too_long in [(201, 200), (200, 201)]:
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            execute(database, enqueue.format(*too_long))
+    execute(database, enqueue.format(200, 200))
+    keys = "SELECT chave_operacao FROM sql_semana_12.fila_documentos ORDER BY length(chave_operacao) DESC LIMIT 1"
+    ((longest,),) = fetch(database, keys)
+    assert isinstance(longest, str)
+    assert len(longest) == LONGEST_KEY
+    _, post = open_receiver()
+    assert post.call(longest, CONTENT) == post.ask(longest)
+
+
+@pytest.mark.parametrize("header", ["", "%FF", "%ED%A0%80", "k" * (LONGEST_KEY + 1)])
+def test_a_key_that_cannot_be_told_from_another_one_is_refused(books: Path, open_receiver: Open, header: str) -> None:
+    _, post = open_receiver()
+    assert ask(post.url, "POST", "/documents", CONTENT, {"Idempotency-Key": header})[0] == 400
+    assert ask(post.url, "GET", "/operations", headers={"Idempotency-Key": header})[0] == 400
+    assert totals(books).effects == 0
 
 
 def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
@@ -219,23 +257,46 @@ def test_it_listens_on_this_machine_only(open_receiver: Open) -> None:
 def test_a_call_without_a_key_or_with_too_much_is_refused(books: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     assert ask(post.url, "POST", "/documents", CONTENT)[0] == 400
-    assert ask(post.url, "POST", "/documents", CONTENT, {"Idempotency-Key": "k" * 301})[0] == 400
     assert ask(post.url, "POST", "/documents", b"x" * 10_000_001, {"Idempotency-Key": "k"})[0] == 413
     assert totals(books).effects == 0
 
 
 def test_a_404_in_other_words_does_not_mean_that_the_key_is_unknown() -> None:
+    with stranger(b"404 Not Found", b"{}") as url, pytest.raises(Unanswered, match="404"):
+        PostToReceiver(url).ask(KEY)
+
+
+@pytest.mark.parametrize("reference", ["", " ", "a\0b", "a\nb", "\x7f", "\u2028", "\ud800", "R" * 201, 7, None])
+def test_a_reference_that_the_queue_cannot_keep_is_no_answer(reference: object) -> None:
+    with (
+        stranger(b"200 OK", json.dumps({"reference": reference}).encode()) as url,
+        pytest.raises(Unanswered, match="an answer without a reference") as refusal,
+    ):
+        PostToReceiver(url).ask(KEY)
+    assert refusal.value.failure.category == "sistemico"
+
+
+@pytest.mark.parametrize("reference", ["R 1", "ação/9", "R" * 200])
+def test_any_other_reference_is_one(reference: str) -> None:
+    with stranger(b"200 OK", json.dumps({"reference": reference}).encode()) as url:
+        assert PostToReceiver(url).ask(KEY) == reference
+
+
+@contextmanager
+def stranger(status: bytes, body: bytes) -> Iterator[str]:
+    """The address of somebody else, who answers so to the first request."""
+
     def answer() -> None:
-        connection, _ = stranger.accept()
+        connection, _ = listener.accept()
         with connection:
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            head = b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
+            connection.sendall(head + body)
 
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(Unanswered, match="404"):
-            PostToReceiver(f"http://127.0.0.1:{stranger.getsockname()[1]}").ask(KEY)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join()
 
 

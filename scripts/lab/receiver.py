@@ -1,9 +1,10 @@
 """The receiver: a small HTTP service outside the database, which executes documents and keeps books of its own.
 
-    POST /documents             the document, its key (percent-encoded) in the header Idempotency-Key: executes it, once a key
-    GET  /operations/KEY        what it knows of a key: 200 with the reference, or 404 with known: false
-    POST /behaviour             how it shall behave from now on, as JSON: see Behaviour
+    POST /documents     executes the document, once a key
+    GET  /operations    what it knows of a key: 200 with the reference, or 404 with known: false
+    POST /behaviour     how it shall behave from now on, as JSON: see Behaviour
 
+The key stands in the header Idempotency-Key, percent-encoded: every letter of it arrives, which an address does not promise.
 It says on stdout, one JSON object a line, where it listens and when it holds a call back. It listens on this machine only.
 """
 
@@ -34,7 +35,8 @@ from lab.ledger import AnotherContent, Ledger
 
 HOST = "127.0.0.1"
 KEY_HEADER = "Idempotency-Key"
-LONGEST_KEY = 300
+LONGEST_KEY = 401  # letters: a tenant and a document's own key, 200 each at most, and the slash between them
+NO_KEY = f"{KEY_HEADER} must hold the key, percent-encoded UTF-8 of at most {LONGEST_KEY} letters"
 BOUND = 10_000_000  # bytes of a document, as the loader has it
 LONGEST_DELAY = 600.0  # seconds
 
@@ -83,7 +85,7 @@ class Receiver:
         return Starlette(
             routes=[
                 Route("/documents", self._receive, methods=["POST"]),
-                Route("/operations/{key:path}", self._tell, methods=["GET"]),
+                Route("/operations", self._tell, methods=["GET"]),
                 Route("/behaviour", self._behave, methods=["POST"]),
             ]
         )
@@ -95,9 +97,9 @@ class Receiver:
             self._changed.notify_all()
 
     async def _receive(self, request: Request) -> Response:
-        key = unquote(request.headers.get(KEY_HEADER, ""))  # a header holds no letter outside of Latin-1
-        if not 1 <= len(key) <= LONGEST_KEY:
-            return _refusal(400, "a document needs a key")
+        key = _key(request)
+        if key is None:
+            return _refusal(400, NO_KEY)
         content = bytearray()
         async for chunk in request.stream():
             content += chunk
@@ -127,7 +129,10 @@ class Receiver:
     def _tell(self, request: Request) -> Response:
         if not self._behaviour.queries:
             return _refusal(503, "queries are not answered")
-        reference = self._ledger.reference(request.path_params["key"])
+        key = _key(request)
+        if key is None:
+            return _refusal(400, NO_KEY)
+        reference = self._ledger.reference(key)
         if reference is None:
             # It says so in so many words: any web server answers 404 to a mistyped address.
             return JSONResponse({"known": False}, 404)
@@ -198,6 +203,15 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._receiver.release()
         await super().shutdown(sockets)
+
+
+def _key(request: Request) -> str | None:
+    """The key of a call or a question; None if it has none, or none that can be told from another one."""
+    try:
+        key = unquote(request.headers.get(KEY_HEADER, ""), errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return key if 1 <= len(key) <= LONGEST_KEY else None
 
 
 async def _nothing() -> AsyncIterator[bytes]:
