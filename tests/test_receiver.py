@@ -7,7 +7,8 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,14 +16,16 @@ from urllib.parse import urlsplit
 import psutil
 import psycopg
 import pytest
+from defusedxml.common import DTDForbidden
 
-from lab import schema
+from lab import child, schema
+from lab import receiver as service
 from lab.child import Child
 from lab.effect import PostToReceiver
 from lab.errors import LabError
 from lab.failure import NotSent, Rejected, Unanswered
 from lab.ledger import AnotherContent, Books, Ledger
-from lab.receiver import LONGEST_KEY, Behaviour
+from lab.receiver import LONGEST_KEY, Behaviour, serve
 from tests.helpers import execute, fetch
 
 CONTENT = b'{"valor": "101.10"}'
@@ -53,19 +56,13 @@ def open_receiver(books: Path) -> Iterator[Open]:
 
 
 def totals(books: Path) -> Books:
-    ledger = Ledger(books)
-    try:
+    with closing(Ledger(books)) as ledger:
         return ledger.books()
-    finally:
-        ledger.close()
 
 
 def effects(books: Path) -> dict[str, int]:
-    ledger = Ledger(books)
-    try:
+    with closing(Ledger(books)) as ledger:
         return ledger.effects()
-    finally:
-        ledger.close()
 
 
 def ask(url: str, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> tuple[int, Any]:
@@ -158,8 +155,9 @@ def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
     receiver.kill()
     with pytest.raises(NotSent):
         post.call(KEY, CONTENT)
-    _, again = open_receiver(port=urlsplit(post.url).port)
+    revived, again = open_receiver(port=urlsplit(post.url).port)
     assert again.url == post.url
+    assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(books), "effects": 1}
     assert again.call(KEY, CONTENT) == "R-000001"
     assert totals(books) == Books(operations=1, effects=1, refused=1)
 
@@ -172,6 +170,38 @@ def test_two_ledgers_on_one_file_execute_a_key_once(books: Path) -> None:
     assert one.effects() == {KEY: 1}
     one.close()
     other.close()
+
+
+def test_two_ledgers_on_one_file_execute_a_key_once_however_many_ask_at_the_same_time(books: Path) -> None:
+    keys, callers = [f"k{number}" for number in range(30)], 8
+    ledgers = [Ledger(books), Ledger(books)]
+    together = threading.Barrier(callers)
+
+    def call(caller: int) -> list[str]:
+        together.wait(20)
+        return [ledgers[caller % 2].execute(key, CONTENT).reference for key in keys]
+
+    with ThreadPoolExecutor(callers) as pool:
+        answers = list(pool.map(call, range(callers)))
+    assert answers == [answers[0]] * callers
+    assert ledgers[0].effects() == dict.fromkeys(keys, 1)
+    assert ledgers[0].books() == Books(len(keys), len(keys), refused=(callers - 1) * len(keys))
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_what_it_answered_is_on_disk(books: Path) -> None:
+    with closing(Ledger(books)) as ledger:
+        settings = [ledger._file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]  # 2 is FULL: on disk before the commit returns
+
+
+@pytest.mark.parametrize("name", ["not/there.sqlite3", "folder", "text"])
+def test_a_file_that_cannot_be_its_books_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("not a database " * 100)
+    with pytest.raises(LabError, match=f"{name} cannot be the receiver's books"):
+        Ledger(tmp_path / name)
 
 
 # Misbehaving, as it is told to
@@ -309,6 +339,43 @@ def test_it_ends_when_asked_to_even_while_it_holds_a_call_back(open_receiver: Op
     receiver.drain()
 
 
+def test_it_ends_when_asked_to_even_while_a_call_takes_its_time(
+    open_receiver: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, post = open_receiver("--behaviour", '{"delay": 600}')
+    with pytest.raises(Unanswered):
+        PostToReceiver(post.url, timeout=0.5).call(KEY, CONTENT)
+    receiver.terminate()
+    monkeypatch.setattr(child, "SECONDS", 20.0)
+    receiver.drain()
+
+
+def test_a_delay_that_is_taken_back_is_waited_for_no_longer(open_receiver: Open) -> None:
+    _, post = open_receiver("--behaviour", '{"delay": 600}')
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(post.call, KEY, CONTENT)
+        behave(post, delay=0)
+        assert call.result() == "R-000001"
+
+
+def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
+    books: Path, open_receiver: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "SECONDS", 20.0)
+    receiver, post = open_receiver("--behaviour", '{"hold": "before"}')
+    patient, calls = PostToReceiver(post.url, timeout=60), 60
+    with ThreadPoolExecutor(calls) as pool:
+        held = [pool.submit(patient.call, f"k{number}", CONTENT) for number in range(calls)]
+        try:
+            for _ in held:
+                receiver.wait_for("holding")
+            assert post.ask(KEY) is None
+            assert totals(books).effects == 0
+        finally:
+            behave(post, hold="nothing")
+        assert len({call.result() for call in held}) == calls
+
+
 def test_a_port_that_is_taken_is_named(books: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -318,6 +385,36 @@ def test_a_port_that_is_taken_is_named(books: Path) -> None:
                 receiver.wait_for("listening")
         finally:
             receiver.close()
+
+
+def test_a_port_is_its_own_before_it_opens_its_books(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as rival:
+        rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        rival.bind(("127.0.0.1", 0))
+
+        def open_books(*_: object, **__: object) -> None:
+            with pytest.raises(OSError, match="in use"):
+                rival.listen()
+            raise LabError("seen")
+
+        monkeypatch.setattr(service, "Ledger", open_books)
+        with pytest.raises(LabError, match="seen"):
+            serve(books, rival.getsockname()[1], by_key=True, behaviour=Behaviour())
+
+
+# The work that calls it
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "<!DOCTYPE nfe><nfe><valor>1</valor></nfe>",
+        '<!DOCTYPE nfe SYSTEM "http://127.0.0.1:1/x"><nfe><valor>1</valor></nfe>',
+    ],
+)
+def test_a_document_with_a_doctype_is_not_read_even_without_entities(payload: str) -> None:
+    with pytest.raises(DTDForbidden):
+        PostToReceiver("http://127.0.0.1:1").prepare(payload)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8090", "https://127.0.0.1:1", "", "http://", "ftp://a"])

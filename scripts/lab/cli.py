@@ -65,6 +65,7 @@ app = typer.Typer(
     help="The queue lab: see where FOR UPDATE waits, why SKIP LOCKED passes, and what else a queue needs. Alone: the tour.",
 )
 INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
+RECEIVER_BOOKS = "receiver.sqlite3"
 RECEIVER_PORT = 8090
 RECEIVER_URL = f"http://127.0.0.1:{RECEIVER_PORT}"
 SERVER = "Server"
@@ -281,7 +282,13 @@ def worker(
 
 @app.command()
 def receiver(
-    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Its books (an SQLite file).")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"Its books, an SQLite file (default: {RECEIVER_BOOKS} in the lab's folder; delete it together with the queue).",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any free one.")] = RECEIVER_PORT,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="A defence off: execute a repeated key again.")
@@ -297,7 +304,7 @@ def receiver(
         wanted = service.Behaviour().changed(json.loads(behaviour))
     except ValueError as error:
         raise typer.BadParameter(f"behaviour: {error}") from error
-    books = ledger or paths.home() / "receiver.sqlite3"
+    books = ledger or paths.home() / RECEIVER_BOOKS
     service.serve(books, port, by_key=not without_keys, behaviour=wanted)
 
 

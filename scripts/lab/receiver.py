@@ -10,13 +10,12 @@ It says on stdout, one JSON object a line, where it listens and when it holds a 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
-import threading
-import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -78,7 +77,7 @@ class Receiver:
     def __init__(self, ledger: Ledger, behaviour: Behaviour) -> None:
         self._ledger = ledger
         self._behaviour = behaviour
-        self._changed = threading.Condition()
+        self._changed = asyncio.Condition()
 
     def application(self) -> Starlette:
         """The service as an ASGI application."""
@@ -90,11 +89,13 @@ class Receiver:
             ]
         )
 
-    def release(self) -> None:
-        """Let every call go on that is held back."""
-        with self._changed:
-            self._behaviour = replace(self._behaviour, hold="nothing")
-            self._changed.notify_all()
+    def headline(self) -> dict[str, object]:
+        """Which books it keeps, and what is in them: those of an older queue say so before they answer for it."""
+        return {"books": str(self._ledger.path), "effects": self._ledger.books().effects}
+
+    async def release(self) -> None:
+        """Let every call go on that waits."""
+        await self._become(replace(self._behaviour, hold="nothing", delay=0.0))
 
     async def _receive(self, request: Request) -> Response:
         key = _key(request)
@@ -105,21 +106,21 @@ class Receiver:
             content += chunk
             if len(content) > BOUND:
                 return _refusal(413, "too large")
-        return await run_in_threadpool(self._execute, key, bytes(content))
+        return await self._execute(key, bytes(content))
 
-    def _execute(self, key: str, content: bytes) -> Response:
+    async def _execute(self, key: str, content: bytes) -> Response:
         now = self._behaviour
         if now.failing:
             return _refusal(503, "out of order")
         if now.rejecting:
             return _refusal(422, "not accepted")
-        time.sleep(now.delay)
-        self._hold_back("before")
+        await self._take_its_time(now.delay)
+        await self._hold_back("before")
         try:
-            receipt = self._ledger.execute(key, content)
+            receipt = await run_in_threadpool(self._ledger.execute, key, content)
         except AnotherContent:
             return _refusal(409, "this key was executed with another content")
-        self._hold_back("after")
+        await self._hold_back("after")
         if now.answer == "dropped":
             # Promised and not sent: the server can only cut the connection.
             return StreamingResponse(_nothing(), headers={"Content-Length": "1"})
@@ -143,29 +144,49 @@ class Receiver:
             behaviour = self._behaviour.changed(await request.json())
         except ValueError:
             return _refusal(400, "not a behaviour")
-        with self._changed:
-            self._behaviour = behaviour
-            self._changed.notify_all()
+        await self._become(behaviour)
         return JSONResponse(behaviour.__dict__)
 
-    def _hold_back(self, moment: Hold) -> None:
-        with self._changed:
+    async def _become(self, behaviour: Behaviour) -> None:
+        async with self._changed:
+            self._behaviour = behaviour
+            self._changed.notify_all()
+
+    # A call that waits holds no thread, so that any number of them may, and questions are still answered.
+
+    async def _take_its_time(self, delay: float) -> None:
+        """Wait for the delay, or until a shorter one is wanted."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay), self._changed:
+                await self._changed.wait_for(lambda: self._behaviour.delay < delay)
+
+    async def _hold_back(self, moment: Hold) -> None:
+        async with self._changed:
             if self._behaviour.hold != moment:
                 return
             _tell_event("holding", moment=moment)
-            self._changed.wait_for(lambda: self._behaviour.hold != moment)
+            await self._changed.wait_for(lambda: self._behaviour.hold != moment)
 
 
 def serve(ledger_file: Path, port: int, *, by_key: bool, behaviour: Behaviour) -> None:
     """Run the receiver until SIGTERM or SIGINT.
 
     ledger_file: its books, made if they are not there. port: 0 for any free one; which, it says. by_key: see Ledger.
-    Raises LabError if the port is taken.
+    Raises LabError if the port is taken, or the file cannot be its books.
     """
+    with closing(_listener(port)) as listener, closing(Ledger(ledger_file, by_key=by_key)) as ledger:
+        server = _Server(Receiver(ledger, behaviour))
+        with suppress(KeyboardInterrupt):  # the signal, which uvicorn raises again once it has ended
+            server.run(sockets=[listener])
+
+
+def _listener(port: int) -> socket.socket:
+    """A socket that listens already: two may bind one port, and only the first of them may listen."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()
     except OSError as error:
         listener.close()
         raise LabError(
@@ -174,15 +195,7 @@ def serve(ledger_file: Path, port: int, *, by_key: bool, behaviour: Behaviour) -
                 f"O receptor não consegue escutar na porta {port} ({error.strerror}). Escolha outra: --port NNNN",
             )
         ) from error
-    ledger = Ledger(ledger_file, by_key=by_key)
-    receiver = Receiver(ledger, behaviour)
-    server = _Server(receiver)
-    try:
-        with suppress(KeyboardInterrupt):  # the signal, which uvicorn raises again once it has ended
-            server.run(sockets=[listener])
-    finally:
-        listener.close()
-        ledger.close()
+    return listener
 
 
 class _Server(uvicorn.Server):
@@ -198,10 +211,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         assert sockets
-        _tell_event("listening", url=f"http://{HOST}:{sockets[0].getsockname()[1]}")
+        url = f"http://{HOST}:{sockets[0].getsockname()[1]}"
+        _tell_event("listening", url=url, **self._receiver.headline())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._receiver.release()
+        await self._receiver.release()
         await super().shutdown(sockets)
 
 
