@@ -235,8 +235,9 @@ BEGIN
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
-        ultimo_erro = resumir(p_erro),
-        categoria_erro = p_categoria,
+        -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
@@ -382,6 +383,105 @@ BEGIN
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_lote(p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[])
+RETURNS VOID
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    IF
+        p_documentos IS NULL
+        OR cardinality(p_documentos) > 1000
+        OR cardinality(p_documentos) <> (SELECT count(DISTINCT documento) FROM unnest(p_documentos) AS documento)
+    THEN
+        RAISE EXCEPTION 'p_documentos must be at most 1000 documents, none of them null, each of them once'
+            USING ERRCODE = '22023';
+    END IF;
+    IF p_tokens IS NULL OR cardinality(p_tokens) <> cardinality(p_documentos) OR array_position(p_tokens, NULL) > 0 THEN
+        RAISE EXCEPTION 'p_tokens must be the token of each of p_documentos' USING ERRCODE = '22023';
+    END IF;
+    IF cardinality(p_referencias) <> cardinality(p_documentos) THEN
+        RAISE EXCEPTION 'p_referencias must be the reference of each of p_documentos, or null' USING ERRCODE = '22023';
+    END IF;
+    PERFORM exigir_referencia(referencia)
+    FROM unnest(p_referencias) AS referencia
+    WHERE referencia IS NOT NULL;
+END
+$$;
+
+-- What concluir does, for a batch in three statements whatever its size. The guard stands here as it stands in travar, word for
+-- word: called for each document, it would cost what the batch saves. All are locked in the order of their keys before any is
+-- changed, so that two batches never wait for each other.
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
+    p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[] DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_travados BIGINT[];
+    v_sem_resultado BIGINT;
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    SELECT array_agg(documento_id), min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND referencia IS NULL)
+    INTO v_travados, v_sem_resultado
+    FROM (
+        SELECT fila.documento_id, fila.etapa, coalesce(pedido.p_referencia, fila.referencia_externa) AS referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
+        CROSS JOIN fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.status = 'processando'
+            AND fila.token_reserva = p_token
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        FOR NO KEY UPDATE OF fila
+    ) AS travado;
+    IF v_sem_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
+            USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencias, or use conciliar.';
+    END IF;
+    IF v_travados IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino,
+        fila.documento_id,
+        fila.versao + 1,
+        fila.status,
+        'concluido',
+        fila.token_reserva,
+        fila.worker_id,
+        'conclusao',
+        v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_travados);
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'concluido',
+        versao = fila.versao + 1,
+        token_reserva = NULL,
+        reservado_ate = NULL,
+        concluido_em = v_agora,
+        ultimo_erro = NULL,
+        categoria_erro = NULL,
+        etapa = CASE WHEN fila.etapa = 'desconhecido' THEN 'obtido' ELSE fila.etapa END, -- the reference says so
+        referencia_externa = coalesce(
+            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
+        )
+    WHERE fila.documento_id = ANY(v_travados)
+    RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;
 
@@ -540,6 +640,11 @@ COMMENT ON FUNCTION sql_semana_12.registrar_etapa IS
 COMMENT ON FUNCTION sql_semana_12.concluir IS
 'Finishes a document in work under this token, with the receiver''s reference if it was called. Zero rows: it is not in work '
 'under it, and nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.exigir_lote IS
+'Refuses a batch that makes no sense with 22023: more than 1000 documents, a null one, one twice, one without a token.';
+COMMENT ON FUNCTION sql_semana_12.concluir_lote IS
+'Finishes those of the documents that are in work, each under its token, with the receiver''s reference if it was called; in no '
+'order. No row for one that is not in work under it, which is left as it is. Zero rows: nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no '
 'other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';

@@ -59,8 +59,9 @@ BEGIN
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
-        ultimo_erro = resumir(p_erro),
-        categoria_erro = p_categoria,
+        -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
@@ -299,7 +300,9 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_posse.etapa := 'obtido';
+    IF v_posse.etapa <> 'confirmando' THEN
+        v_posse.etapa := 'obtido';
+    END IF;
     v_posse.referencia_externa := p_referencia;
     versao := mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, relogio());
     documento_id := p_documento;

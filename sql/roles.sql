@@ -45,6 +45,7 @@ BEGIN
             sql_semana_12.renovar,
             sql_semana_12.registrar_etapa,
             sql_semana_12.concluir,
+            sql_semana_12.concluir_lote,
             sql_semana_12.falhar,
             sql_semana_12.conciliar,
             sql_semana_12.recuperar

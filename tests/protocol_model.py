@@ -222,6 +222,26 @@ class Model:
             held = replace(held, etapa="obtido")
         return self._leave(call, held, "concluido")
 
+    def concluir_lote(
+        self, call: Call, keys: list[int], tokens: list[int], references: list[str | None] | None, tenant: str | None
+    ) -> list[Row]:
+        if len(set(keys)) < len(keys) or len(tokens) != len(keys):
+            raise Refused(BAD_INPUT)
+        batch = sorted(zip(keys, tokens, references or [None] * len(keys), strict=True))
+        held = [self._held(call, key, token, tenant) for key, token, _ in batch]
+        known = [
+            reference or (None if each is None else each.referencia_externa)
+            for each, (*_, reference) in zip(held, batch, strict=True)
+        ]
+        if any(each and each.etapa == "desconhecido" and of is None for each, of in zip(held, known, strict=True)):
+            raise Refused(BAD_STATE)
+        answer: list[Row] = []
+        for each, reference in zip(held, known, strict=True):
+            if each is not None:
+                stage = "obtido" if each.etapa == "desconhecido" else each.etapa
+                answer += self._leave(call, replace(each, etapa=stage, referencia_externa=reference), "concluido")
+        return answer
+
     def falhar(self, call: Call, key: int, token: int, category: str, _: str, tenant: str | None) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:
@@ -272,7 +292,8 @@ class Model:
         held = self._as_operator(call, key, version, ("conciliacao",), tenant)
         if held is None:
             return []
-        return self._leave(call, replace(held, etapa="obtido", referencia_externa=reference), "concluido")
+        stage = "confirmando" if held.etapa == "confirmando" else "obtido"
+        return self._leave(call, replace(held, etapa=stage, referencia_externa=reference), "concluido")
 
     def reenfileirar(
         self, call: Call, key: int, version: int, _: str, __: str, more: int, tenant: str | None
@@ -327,7 +348,7 @@ class Model:
             worker_id=None if to == "pendente" else held.worker_id,
             reservado_ate=None,
             disponivel_em=due or held.disponivel_em,
-            categoria_erro=category,
+            categoria_erro=None if to == "concluido" else category,
         )
         self.write(call.who, changed)
         return [(held.documento_id, to, changed.versao)]

@@ -23,7 +23,12 @@ class Work(Protocol):
     """What a worker does with a document: the one part that is yours to replace.
 
     `prepare` works on the payload alone. `call` does what cannot be undone, once for each key. `ask` says what became of a key.
+    Work that is not `outside` is over when it is prepared: nothing is called, asked, or staged.
     """
+
+    @property
+    def outside(self) -> bool:
+        """Whether it calls the outside."""
 
     def prepare(self, payload: str) -> bytes:
         """What is to be sent. Raises BadDocument, or what `failure.classify` knows."""
@@ -41,6 +46,7 @@ class PostToReceiver:
 
     url: str
     timeout: float = 10.0
+    outside = True
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

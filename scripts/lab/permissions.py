@@ -104,7 +104,7 @@ class _Check:
         """Every call that the protocol knows, on one document from its entrance on."""
         self.enqueue()
         self.claim()
-        for outcome in (self.finish, self.fail, self.hand_to_people, self.take_over):
+        for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people, self.take_over):
             with self.undone():
                 outcome()
         for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria"):
@@ -126,6 +126,9 @@ class _Check:
 
     def finish(self) -> None:
         self.call("worker", "concluir", [self.document, self.token, REASON, self.tenant])
+
+    def finish_batch(self) -> None:
+        self.call("worker", "concluir_lote", [[self.document], [self.token], [REASON], self.tenant])
 
     def fail(self) -> None:
         self.call("worker", "falhar", [self.document, self.token, "sistemico", REASON, self.tenant])

@@ -277,8 +277,9 @@ def _header(names: str, schema_name: str) -> str:
 -- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that all is well
 -- Uninstall  the lines that begin with --- at the end; the documents go too
 --
--- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir, falhar
--- or conciliar, always with the token that reservar gave it. Somebody calls recuperar from time to time. COMMENTs say the rest."""
+-- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
+-- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Somebody calls recuperar from time to
+-- time. COMMENTs say the rest."""
 
 
 def _translated(text: str, names: str) -> str:

@@ -15,6 +15,7 @@ from lab.play import Event, Play, StepRun
 from lab.scenario import Scenario, Step
 from lab.session import SessionPins
 
+GAP = 2  # characters between two sessions
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
 
 
@@ -78,8 +79,21 @@ class Stepper:
         took = f"   ({run.seconds:.2f} s)" if run.waited_for else ""
         if run.outcome == "error":
             return Line(f"✗ {run.sqlstate} {transcript.condition(run.sqlstate or '')}{took}", style="bold red")
-        text = transcript.table(run.columns, run.rows).rstrip() if run.columns is not None else run.command
+        text = self.table(run) if run.columns is not None else run.command
         return Line(f"{text}{took}", style="green")
+
+    def table(self, run: StepRun) -> str:
+        """What it returned: as a table where its column has room for one, else a line for each value, as psql does expanded."""
+        names = run.columns or ()
+        text = transcript.table(names, run.rows).rstrip()
+        room = self.console.width // len(self.columns) - GAP
+        if not run.rows or max(map(len, text.splitlines())) <= room:
+            return text
+        longest = max(map(len, names))
+        return "\n\n".join(
+            "\n".join(f"{name:{longest}} {value or ''}" for name, value in zip(names, row, strict=True))
+            for row in run.rows
+        )
 
     def prose(self, text: object) -> None:
         if text is not None:
@@ -87,7 +101,7 @@ class Stepper:
 
     def row(self, cells: dict[str, Line | Syntax]) -> None:
         """One row of the side-by-side view: each session has a column of the same width."""
-        grid = Table.grid(expand=True, padding=(0, 2))
+        grid = Table.grid(expand=True, padding=(0, GAP))
         for _ in self.columns:
             grid.add_column(ratio=1, overflow="fold")
         grid.add_row(*(cells.get(name, "") for name in self.columns))

@@ -20,8 +20,11 @@ STATE = 9
 EDITS: dict[str, tuple[tuple[str, str], ...]] = {
     # Nobody looks at the deadline.
     "reserva": (("AND coalesce(fila.reservado_ate, '-infinity') < v_agora", "AND FALSE"),),
-    # The guard is id and state, as in many a queue.
-    "token": (("        AND fila.token_reserva = p_token\n", ""),),
+    # The guard is id and state, as in many a queue: for one document, and for a batch.
+    "token": (
+        ("\n        AND fila.token_reserva = p_token\n", "\n"),
+        ("\n            AND fila.token_reserva = p_token\n", "\n"),
+    ),
     # The worker is not told that its stage was not written.
     "linhas": (
         (

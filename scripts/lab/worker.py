@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal, get_args
@@ -19,7 +18,7 @@ from lab.heartbeat import Heartbeat
 from lab.language import say
 from lab.session import SCHEMA
 from lab.worklog import WorkLog
-from lab.workqueue import Claim, Queue, Unreachable
+from lab.workqueue import Claim, Done, Queue, Unreachable
 
 StopAt = Literal["locked", "claimed", "calling", "called", "obtained"]
 STOPS: tuple[str, ...] = get_args(StopAt)
@@ -78,6 +77,9 @@ class Worker:
         self._log = log
         self._stopping = threading.Event()
         self._stop_at = options.stop_at
+        # Worked on, and not yet written: they are finished together, with the next claim. If this process dies before, a result
+        # from outside is known all the same (its stage is committed), so that nobody calls again; pure work is done again.
+        self._done: list[Done] = []
 
     def stop(self) -> None:
         """Ask it to stop; safe in a signal handler."""
@@ -100,6 +102,7 @@ class Worker:
                     break
                 if found is Found.NOTHING_NOW:
                     self._stopping.wait(self._options.poll)
+            self._finish_all()
         except Unreachable:
             # Asked to stop while the database was away: what is held is found by its lease.
             self._log.say("left_behind", documents=len(self._heartbeat.held()))
@@ -115,6 +118,7 @@ class Worker:
             if not claims:
                 return Found.NOTHING_MORE if self._nothing_left() else Found.NOTHING_NOW
         except psycopg.Error as error:
+            self._finish_all()
             self._log.say("error", category=classify(error).category, sqlstate=error.sqlstate)
             if not (error.sqlstate or "").startswith(PASSING):
                 raise _refusal(error) from None
@@ -124,15 +128,20 @@ class Worker:
         return Found.DOCUMENTS
 
     def _claim(self) -> list[Claim]:
-        options = self._options
-        stops = self._stop_at == "locked"
-        with self._queue.transaction() if stops else nullcontext():
-            claims = self._queue.claim(options.name, options.batch, options.lease, options.tenant)
-            if stops and claims:
-                self._pause("locked")
-        for claim in claims:
-            self._heartbeat.hold(claim)
-            self._log.of(claim, "claimed", attempt=claim.attempt, stage=claim.stage)
+        """Claim, and finish with it what is done. If it raises, that is still to be finished."""
+        wanted = (self._options.name, self._options.batch, self._options.lease, self._options.tenant)
+        if self._stop_at == "locked":
+            with self._queue.transaction():
+                claims = self._queue.claim(*wanted)
+                if claims:
+                    self._pause("locked")
+        elif self._done:
+            versions, claims = self._queue.finish_and_claim(self._done, *wanted)
+            self._finished(versions)
+        else:
+            claims = self._queue.claim(*wanted)
+        self._heartbeat.hold(*claims)
+        self._log.each("claimed", [(claim, {"attempt": claim.attempt, "stage": claim.stage}) for claim in claims])
         return claims
 
     def _nothing_left(self) -> bool:
@@ -155,7 +164,7 @@ class Worker:
         return not deferred
 
     def _take(self, claim: Claim) -> None:
-        """One attempt, to whichever end; its document is let go of then."""
+        """One attempt, to whichever end; its document is let go of then, unless it is still to be finished."""
         try:
             self._pause("claimed")
             self._attempt(claim)
@@ -164,12 +173,17 @@ class Worker:
         except Exception as error:  # whatever the work raises is a failure of this attempt, not of the worker
             self._give_up(claim, error)
         finally:
-            self._heartbeat.release(claim)
+            if not self._done or self._done[-1][0] is not claim:
+                self._heartbeat.release(claim)
 
     def _attempt(self, claim: Claim) -> None:
         """What is to be done is decided by the stage in which an earlier attempt left the document."""
         if claim.stage in ("obtido", "confirmando"):
-            self._finish(claim, claim.reference)
+            self._done.append((claim, claim.reference))
+            return
+        if not self._work.outside:
+            self._work.prepare(claim.payload)
+            self._done.append((claim, None))
             return
         if claim.stage == "desconhecido":
             try:
@@ -197,14 +211,35 @@ class Worker:
         """The result is known: written down first, so that nobody has to ask again, and then the document is finished."""
         if self._record(claim, "obtido", reference):
             self._pause("obtained")
-            self._finish(claim, reference)
+            self._done.append((claim, reference))
 
     def _record(self, claim: Claim, stage: str, reference: str | None = None) -> bool:
         version = self._queue.record(claim, stage, reference)
         return self._written(claim, "stage", version, stage=stage)
 
-    def _finish(self, claim: Claim, reference: str | None) -> None:
-        self._written(claim, "finished", self._queue.finish(claim, reference))
+    def _finish_all(self) -> None:
+        """Finish what is done, without a claim: together, and if that is refused each alone, so that one keeps back no other."""
+        if not self._done:
+            return
+        try:
+            self._finished(self._queue.finish_all(self._done))
+        except psycopg.Error:
+            for claim, reference in self._done:
+                try:
+                    self._written(claim, "finished", self._queue.finish(claim, reference))
+                except psycopg.Error as error:
+                    self._give_up(claim, error)
+            self._let_go()
+
+    def _finished(self, versions: list[int | None]) -> None:
+        written = [(claim, version) for (claim, _), version in zip(self._done, versions, strict=True)]
+        self._log.each("finished", [(claim, {"version": version}) for claim, version in written if version is not None])
+        self._log.each("refused", [(claim, {"wanted": "finished"}) for claim, version in written if version is None])
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._heartbeat.release(*(claim for claim, _ in self._done))
+        self._done = []
 
     def _cannot_be_asked(self, claim: Claim, silence: Unanswered) -> None:
         if not self._options.irreversible:

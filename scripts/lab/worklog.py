@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from lab.workqueue import Claim
+
+ENCODE = json.JSONEncoder(default=str).encode
 
 
 class WorkLog:
@@ -20,13 +23,28 @@ class WorkLog:
 
     def say(self, event: str, **facts: Any) -> None:
         """An event, with its facts; what is None is left out."""
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        known = {name: value for name, value in facts.items() if value is not None}
-        line = json.dumps({"time": now, "event": event, "worker": self._worker, **known}, default=str)
-        with self._turn:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+        self._write(event, [facts])
 
     def of(self, claim: Claim, event: str, **facts: Any) -> None:
         """An event of a claimed document."""
-        self.say(event, **{"id": claim.document, "version": claim.version, "token": claim.token, **facts})
+        self.each(event, [(claim, facts)])
+
+    def each(self, event: str, claims: Iterable[tuple[Claim, dict[str, Any]]]) -> None:
+        """The same event of several documents, each with its facts: a line each, written at once."""
+        self._write(
+            event,
+            [
+                {"id": claim.document, "version": claim.version, "token": claim.token, **facts}
+                for claim, facts in claims
+            ],
+        )
+
+    def _write(self, event: str, lines: list[dict[str, Any]]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        head = {"time": now, "event": event, "worker": self._worker}
+        text = "".join(
+            ENCODE(head | {name: value for name, value in facts.items() if value is not None}) + "\n" for facts in lines
+        )
+        with self._turn:
+            sys.stdout.write(text)
+            sys.stdout.flush()

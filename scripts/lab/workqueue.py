@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -20,12 +20,20 @@ TRIES = 6  # of one statement, which loses a deadlock or its connection each tim
 # A statement of the protocol takes milliseconds. One that waits longer waits for somebody who should not be there.
 SETTINGS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=0"
 
+CLAIM: LiteralString = (
+    "SELECT documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
+    " conteudo_xml::TEXT FROM {}.reservar(%s, %s, make_interval(secs => %s), %s)"
+)
+FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::BIGINT[], %s::BIGINT[], %s::TEXT[], %s)"
+
+Row = tuple[Any, ...]
+
 
 class Unreachable(Exception):
     """The database is away, and the worker was asked to stop waiting for it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A document as it was claimed: what the attempt needs, and the token that proves whose it is."""
 
@@ -38,6 +46,9 @@ class Claim:
     stage: str
     reference: str | None
     payload: str
+
+
+Done = tuple[Claim, str | None]  # a document whose work is done, and the receiver's reference if it was called
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,8 @@ class Queue:
     """A connection to the queue in `schema`; `name` is what the server calls it, `lost` is told of each loss.
 
     Each call is a transaction of its own. One that meets a lost connection is sent again on a new one: an outcome is guarded by
-    its token, so sent twice it changes nothing more, and a claim whose answer was lost is found by its lease.
+    its token, so sent twice it changes nothing more, and a claim whose answer was lost is found by its lease. The server parses
+    each statement once a connection.
     """
 
     def __init__(
@@ -77,6 +89,7 @@ class Queue:
         self._given_up = threading.Event()
         self._connection: psycopg.Connection | None = None
         self._together = False
+        self._queries: dict[str, bytes] = {}
 
     def give_up_waiting(self) -> None:
         """From now on a lost connection raises Unreachable instead of being waited for."""
@@ -100,12 +113,7 @@ class Queue:
 
     def claim(self, worker: str, batch: int, lease: float, tenant: str | None) -> list[Claim]:
         """Claim up to `batch` due documents for `lease` seconds."""
-        rows = self._rows(
-            "SELECT documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
-            " conteudo_xml::TEXT FROM {}.reservar(%s, %s, make_interval(secs => %s), %s)",
-            [worker, batch, lease, tenant],
-        )
-        return [Claim(*row) for row in rows]
+        return [Claim(*row) for row in self._rows(CLAIM, [worker, batch, lease, tenant])]
 
     def renew(self, claim: Claim, lease: float) -> bool:
         """Move the deadline; False if the document is no longer this worker's, or its time is up."""
@@ -128,6 +136,20 @@ class Queue:
         return self._version(
             "SELECT versao FROM {}.concluir(%s, %s, %s, %s)", [claim.document, claim.token, reference, claim.tenant]
         )
+
+    def finish_all(self, done: Sequence[Done]) -> list[int | None]:
+        """Finish documents, all or (if it raises) none; their new versions, None for each that is no longer this worker's."""
+        return _versions(done, self._rows(FINISH, _batch(done)))
+
+    def finish_and_claim(
+        self, done: Sequence[Done], worker: str, batch: int, lease: float, tenant: str | None
+    ) -> tuple[list[int | None], list[Claim]]:
+        """As `finish_all` and then `claim`, in one round trip and one transaction: both happen, or (if it raises) neither.
+
+        In this order only: a worker that claimed first would wait for others with what it has just locked in its hands.
+        """
+        finished, claimed = self._answers((FINISH, _batch(done)), (CLAIM, [worker, batch, lease, tenant]))
+        return _versions(done, finished), [Claim(*row) for row in claimed]
 
     def reconcile(self, claim: Claim, reason: str) -> int | None:
         """Hand the document to people; the new version, None if it is no longer this worker's."""
@@ -159,13 +181,20 @@ class Queue:
         rows = self._rows(statement, values)
         return int(rows[0][0]) if rows else None
 
-    def _rows(self, statement: LiteralString, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        query = sql.SQL(statement).format(sql.Identifier(self._schema))
+    def _rows(self, statement: LiteralString, values: Sequence[object]) -> list[Row]:
+        (rows,) = self._answers((statement, values))
+        return rows
+
+    def _answers(self, *calls: tuple[LiteralString, Sequence[object]]) -> list[list[Row]]:
+        """The rows of statements sent together: outside `transaction`, one transaction of their own."""
         tries = 0
         while True:
             connection = self._connected()
             try:
-                return connection.execute(query, values).fetchall()
+                # What goes to the server without a Sync in between is one transaction to it.
+                with connection.pipeline() if len(calls) > 1 else nullcontext():
+                    cursors = [connection.execute(self._query(text), values, prepare=True) for text, values in calls]
+                return [cursor.fetchall() for cursor in cursors]
             except psycopg.Error as error:
                 if self._together:
                     raise  # sent again it would stand alone
@@ -175,10 +204,15 @@ class Queue:
                 if connection.closed:
                     self._lost("database_lost")
                 elif classify(error).category == "impasse":
-                    # Under autocommit it is rolled back already: this is a new transaction with a new snapshot.
+                    # It is rolled back already: this is a new transaction with a new snapshot.
                     self._lost("collision")
                 else:
                     raise
+
+    def _query(self, statement: LiteralString) -> bytes:
+        if statement not in self._queries:
+            self._queries[statement] = sql.SQL(statement).format(sql.Identifier(self._schema)).as_bytes()
+        return self._queries[statement]
 
     def _connected(self) -> psycopg.Connection:
         """The connection, made anew if it was lost; raises Unreachable once `give_up_waiting` was called."""
@@ -194,3 +228,20 @@ class Queue:
                     raise Unreachable from None
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self._connection
+
+
+def _batch(done: Sequence[Done]) -> list[object]:
+    """The arguments of `FINISH`. Its tenant is null, which is any, unless it is the same for all."""
+    references = [reference for _, reference in done]
+    tenants = {claim.tenant for claim, _ in done}
+    return [
+        [claim.document for claim, _ in done],
+        [claim.token for claim, _ in done],
+        references if any(references) else None,
+        tenants.pop() if len(tenants) == 1 else None,
+    ]
+
+
+def _versions(done: Sequence[Done], rows: Sequence[Row]) -> list[int | None]:
+    versions: dict[int, int] = dict(rows)
+    return [versions.get(claim.document) for claim, _ in done]
