@@ -131,6 +131,16 @@ def late_stage(play: Play) -> Observed:
 
 
 @lesson.experiment(
+    "zombie_before_stage",
+    "A worker whose document is another's before it wrote its stage gets zero rows, and does not call: no key at the receiver is needed.",
+    "Um worker que perde o documento antes de gravar a etapa recebe zero linhas e não chama: nem é preciso a chave no receptor.",
+    core=False,
+)
+def zombie_before_stage(stage: Stage) -> Observed:
+    return _drilled(stage, ("zombie_after_claim",))
+
+
+@lesson.experiment(
     "receiver_away",
     "A receiver that is down, or dies after executing and before answering, costs attempts and time, but no document.",
     "Um receptor fora do ar, ou que morre depois de executar e antes de responder, custa tentativas e tempo, mas nenhum documento.",

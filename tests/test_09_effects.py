@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psutil
 import pytest
+from rich.console import Console
 
-from lab import child, crowd, defences, drill, evidence, pages, paths, schema
+from lab import child, crowd, defences, drill, drill_report, evidence, pages, paths, schema
 from lab.crowd import Size
+from lab.drill import Outcome
 from lab.errors import LabError
 from lab.evidence import Change, Damage, Document, Order, Tables
 from lab.ground import Ground, ground
@@ -77,7 +81,10 @@ def wrote(token: int, version: int) -> dict[str, object]:
         (None, ONE_EFFECT, [], Damage(lost=1)),
         (replace(DONE, status="falhou"), {}, [], Damage(lost=1)),
         (replace(DONE, status="processando"), ONE_EFFECT, [], Damage(stuck=1)),
+        (replace(DONE, status="pausado"), {}, [], Damage(stuck=1)),
+        (replace(DONE, status="falhou", attempts=1), ONE_EFFECT, [], Damage(over_limit=1)),
         (replace(DONE, status="conciliacao"), ONE_EFFECT, [], Damage()),
+        (replace(DONE, status="conciliacao"), {}, [], Damage()),
         (replace(DONE, status="conciliacao", attempts=5), ONE_EFFECT, [], Damage(over_limit=1)),
         (DONE, ONE_EFFECT, [wrote(2, 4)], Damage()),
         (DONE, ONE_EFFECT, [wrote(1, 4)], Damage(overwritten=1)),
@@ -90,6 +97,20 @@ def test_damage_is_counted(
     after = Tables({} if document is None else {1: document}, CHAIN)
     assert evidence.damage(BEFORE, after, effects, events) == damage
     assert damage.total == sum(vars(damage).values())
+
+
+def test_a_document_that_rightly_fails_is_lost_only_if_it_is_said_to_be_done() -> None:
+    hopeless = frozenset({NEW.key})
+    for status, damage in (("falhou", Damage()), ("concluido", Damage(lost=1))):
+        after = Tables({1: replace(DONE, status=status)}, CHAIN)
+        assert evidence.damage(BEFORE, after, {}, [], hopeless) == damage
+
+
+def test_exactly_once_wants_every_document_finished() -> None:
+    good = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0)
+    assert drill.exactly_once(good)
+    for spoilt in (replace(good, finished=3), replace(good, effects=3), replace(good, damage=Damage(stuck=1))):
+        assert not drill.exactly_once(spoilt)
 
 
 # The order in a free race: documents are due by their ids here; each word is who claims what in one statement, - ends it
@@ -185,9 +206,13 @@ def test_a_copy_is_marked_and_dropped_and_leaves_the_protocol_alone(database: st
         assert fetch(database, f"SELECT obj_description('{name}'::regnamespace)") == [("queue lab, state 09",)]
         copy = fetch(database, bodies.format(name))
         different = {name for name, body in copy if (name, body) not in whole}
-        assert (
-            different == {"reserva": {"recuperar"}, "token": {"travar", "concluir_lote"}, "etapa": {"mudar"}}[defence]
-        )
+        changed = {
+            "reserva": {"recuperar"},
+            "token": {"travar", "concluir_lote"},
+            "linhas": {"registrar_etapa"},
+            "etapa": {"mudar"},
+        }
+        assert different == changed[defence]
         assert fetch(database, bodies.format("sql_semana_12")) == whole
         settings = fetch(
             database, f"SELECT DISTINCT proconfig FROM pg_proc WHERE pronamespace = '{name}'::regnamespace"
@@ -213,6 +238,12 @@ def test_the_page_shows_the_recorded_matrix(language: str) -> None:
     assert all("**" in line for line in lines[2:])
 
 
+def test_the_matrix_is_recorded_with_its_environment() -> None:
+    kept = json.loads(defences.RECORDED.read_text(encoding="utf-8"))
+    assert {"postgresql", "settings", "cores", "machine", "system", "python"} <= kept["environment"].keys()
+    assert defences.RECORDED.read_text(encoding="utf-8") == defences.recorded().as_json(kept["environment"])
+
+
 def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
     matrix = defences.recorded()
     useless = replace(matrix.rows[0], without_it=Damage())
@@ -228,6 +259,16 @@ def test_every_drill_is_held_by_a_claim() -> None:
     text = (paths.ROOT / "scripts" / "09_effects.py").read_text(encoding="utf-8")
     names = [each.name for each in drill.drills()]
     assert [name for name in names if f'"{name}"' not in text and f"drill.{name.upper()}" not in text] == []
+
+
+def test_what_the_drills_do_not_try_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill_report, "hold", lambda *_: Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0))
+    shown = Console(file=io.StringIO(), width=1000)
+    drill_report.show_drills(drill.drills(), "", shown, times=1)
+    *_, last = shown.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert last.startswith("not tried: several workers killed at once; a machine that loses power; ")
+    assert all(last.count(str(each)) == 1 for each_drill in drill.drills() for each in each_drill.not_tried)
+    assert shown.file.getvalue().count("not tried") == 1  # type: ignore[attr-defined]
 
 
 def test_a_drill_that_does_not_exist_is_named() -> None:

@@ -90,6 +90,20 @@ def test_what_does_not_exist_gets_one_sentence(arguments: tuple[str, ...], playi
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "never"),
+    [
+        (("receiver", "--behaviour", "[]"), {"psycopg", "lab.worker"}),
+        (("worker", "--stop-at", "nowhere"), {"lab.lesson", "lab.drill", "lab.receiver", "rich.table"}),
+    ],
+)
+def test_a_command_imports_what_it_needs_alone(arguments: tuple[str, ...], never: set[str]) -> None:
+    told = lab(*arguments, PYTHONPROFILEIMPORTTIME="1")
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert told.returncode == 2 and f"lab.{arguments[0]}" in imported
+    assert not imported & never
+
+
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = lab("nonsense")
     assert done.returncode == 2

@@ -34,7 +34,7 @@ from lab.variants import play_working
 TEXTS = make_notebooks.texts()
 PROSE_LINES = 60
 CODE_COLUMNS = 97  # what fits without a bar below, in a window of 1000 pixels
-WELL = Outcome(4, 4, 0, 0, 0, Damage(), (), 1.0)
+WELL = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 1.0)
 each_notebook = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text in TEXTS])
 
 

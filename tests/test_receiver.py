@@ -7,19 +7,26 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+import psycopg
 import pytest
+from defusedxml.common import DTDForbidden
 
+from lab import child, schema
+from lab import receiver as service
 from lab.child import Child
 from lab.effect import PostToReceiver
 from lab.errors import LabError
 from lab.failure import NotSent, Rejected, Unanswered
 from lab.ledger import AnotherContent, Books, Ledger
-from lab.receiver import Behaviour
+from lab.receiver import LONGEST_KEY, Behaviour, serve
+from tests.helpers import execute, fetch
 
 CONTENT = b'{"valor": "101.10"}'
 OTHER = b'{"valor": "999.99"}'
@@ -49,11 +56,13 @@ def open_receiver(books: Path) -> Iterator[Open]:
 
 
 def totals(books: Path) -> Books:
-    ledger = Ledger(books)
-    try:
+    with closing(Ledger(books)) as ledger:
         return ledger.books()
-    finally:
-        ledger.close()
+
+
+def effects(books: Path) -> dict[str, int]:
+    with closing(Ledger(books)) as ledger:
+        return ledger.effects()
 
 
 def ask(url: str, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> tuple[int, Any]:
@@ -106,12 +115,38 @@ def test_it_tells_what_it_knows_of_a_key(open_receiver: Open) -> None:
     assert post.ask(KEY) == "R-000001"
 
 
-@pytest.mark.parametrize("key", ["a b", "á/ç", "a?b=c#d", "a%2Fb", "x" * 200])
-def test_a_key_arrives_as_it_was_sent(open_receiver: Open, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["a b", " a", "á/ç", "a?b=c#d", "a%2Fb", "a+b", "a\nb", "x\n", "../x", "𐍈" * LONGEST_KEY], ids=ascii
+)
+def test_a_key_arrives_as_it_was_sent(books: Path, open_receiver: Open, key: str) -> None:
     _, post = open_receiver()
+    post.call("x", OTHER)
     reference = post.call(key, CONTENT)
-    assert post.ask(key) == reference
-    assert post.ask(key + "x") is None
+    assert post.ask(key) == reference == "R-000002"
+    assert effects(books) == {"x": 1, key: 1}
+
+
+def test_the_longest_key_that_the_queue_takes_is_taken(database: str, open_receiver: Open) -> None:
+    schema.build(database, 9)
+    enqueue = "SELECT sql_semana_12.enfileirar(repeat('k', {}), 'a.xml', '<nfe/>', repeat('á', {}))"
+    for too_long in [(201, 200), (200, 201)]:
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            execute(database, enqueue.format(*too_long))
+    execute(database, enqueue.format(200, 200))
+    keys = "SELECT chave_operacao FROM sql_semana_12.fila_documentos ORDER BY length(chave_operacao) DESC LIMIT 1"
+    ((longest,),) = fetch(database, keys)
+    assert isinstance(longest, str)
+    assert len(longest) == LONGEST_KEY
+    _, post = open_receiver()
+    assert post.call(longest, CONTENT) == post.ask(longest)
+
+
+@pytest.mark.parametrize("header", ["", "%FF", "%ED%A0%80", "k" * (LONGEST_KEY + 1)])
+def test_a_key_that_cannot_be_told_from_another_one_is_refused(books: Path, open_receiver: Open, header: str) -> None:
+    _, post = open_receiver()
+    assert ask(post.url, "POST", "/documents", CONTENT, {"Idempotency-Key": header})[0] == 400
+    assert ask(post.url, "GET", "/operations", headers={"Idempotency-Key": header})[0] == 400
+    assert totals(books).effects == 0
 
 
 def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
@@ -120,8 +155,9 @@ def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
     receiver.kill()
     with pytest.raises(NotSent):
         post.call(KEY, CONTENT)
-    _, again = open_receiver(port=urlsplit(post.url).port)
+    revived, again = open_receiver(port=urlsplit(post.url).port)
     assert again.url == post.url
+    assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(books), "effects": 1}
     assert again.call(KEY, CONTENT) == "R-000001"
     assert totals(books) == Books(operations=1, effects=1, refused=1)
 
@@ -134,6 +170,38 @@ def test_two_ledgers_on_one_file_execute_a_key_once(books: Path) -> None:
     assert one.effects() == {KEY: 1}
     one.close()
     other.close()
+
+
+def test_two_ledgers_on_one_file_execute_a_key_once_however_many_ask_at_the_same_time(books: Path) -> None:
+    keys, callers = [f"k{number}" for number in range(30)], 8
+    ledgers = [Ledger(books), Ledger(books)]
+    together = threading.Barrier(callers)
+
+    def call(caller: int) -> list[str]:
+        together.wait(20)
+        return [ledgers[caller % 2].execute(key, CONTENT).reference for key in keys]
+
+    with ThreadPoolExecutor(callers) as pool:
+        answers = list(pool.map(call, range(callers)))
+    assert answers == [answers[0]] * callers
+    assert ledgers[0].effects() == dict.fromkeys(keys, 1)
+    assert ledgers[0].books() == Books(len(keys), len(keys), refused=(callers - 1) * len(keys))
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_what_it_answered_is_on_disk(books: Path) -> None:
+    with closing(Ledger(books)) as ledger:
+        settings = [ledger._file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]  # 2 is FULL: on disk before the commit returns
+
+
+@pytest.mark.parametrize("name", ["not/there.sqlite3", "folder", "text"])
+def test_a_file_that_cannot_be_its_books_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("not a database " * 100)
+    with pytest.raises(LabError, match=f"{name} cannot be the receiver's books"):
+        Ledger(tmp_path / name)
 
 
 # Misbehaving, as it is told to
@@ -219,23 +287,46 @@ def test_it_listens_on_this_machine_only(open_receiver: Open) -> None:
 def test_a_call_without_a_key_or_with_too_much_is_refused(books: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     assert ask(post.url, "POST", "/documents", CONTENT)[0] == 400
-    assert ask(post.url, "POST", "/documents", CONTENT, {"Idempotency-Key": "k" * 301})[0] == 400
     assert ask(post.url, "POST", "/documents", b"x" * 10_000_001, {"Idempotency-Key": "k"})[0] == 413
     assert totals(books).effects == 0
 
 
 def test_a_404_in_other_words_does_not_mean_that_the_key_is_unknown() -> None:
+    with stranger(b"404 Not Found", b"{}") as url, pytest.raises(Unanswered, match="404"):
+        PostToReceiver(url).ask(KEY)
+
+
+@pytest.mark.parametrize("reference", ["", " ", "a\0b", "a\nb", "\x7f", "\u2028", "\ud800", "R" * 201, 7, None])
+def test_a_reference_that_the_queue_cannot_keep_is_no_answer(reference: object) -> None:
+    with (
+        stranger(b"200 OK", json.dumps({"reference": reference}).encode()) as url,
+        pytest.raises(Unanswered, match="an answer without a reference") as refusal,
+    ):
+        PostToReceiver(url).ask(KEY)
+    assert refusal.value.failure.category == "sistemico"
+
+
+@pytest.mark.parametrize("reference", ["R 1", "ação/9", "R" * 200])
+def test_any_other_reference_is_one(reference: str) -> None:
+    with stranger(b"200 OK", json.dumps({"reference": reference}).encode()) as url:
+        assert PostToReceiver(url).ask(KEY) == reference
+
+
+@contextmanager
+def stranger(status: bytes, body: bytes) -> Iterator[str]:
+    """The address of somebody else, who answers so to the first request."""
+
     def answer() -> None:
-        connection, _ = stranger.accept()
+        connection, _ = listener.accept()
         with connection:
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            head = b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
+            connection.sendall(head + body)
 
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(Unanswered, match="404"):
-            PostToReceiver(f"http://127.0.0.1:{stranger.getsockname()[1]}").ask(KEY)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join()
 
 
@@ -248,6 +339,43 @@ def test_it_ends_when_asked_to_even_while_it_holds_a_call_back(open_receiver: Op
     receiver.drain()
 
 
+def test_it_ends_when_asked_to_even_while_a_call_takes_its_time(
+    open_receiver: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, post = open_receiver("--behaviour", '{"delay": 600}')
+    with pytest.raises(Unanswered):
+        PostToReceiver(post.url, timeout=0.5).call(KEY, CONTENT)
+    receiver.terminate()
+    monkeypatch.setattr(child, "SECONDS", 20.0)
+    receiver.drain()
+
+
+def test_a_delay_that_is_taken_back_is_waited_for_no_longer(open_receiver: Open) -> None:
+    _, post = open_receiver("--behaviour", '{"delay": 600}')
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(post.call, KEY, CONTENT)
+        behave(post, delay=0)
+        assert call.result() == "R-000001"
+
+
+def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
+    books: Path, open_receiver: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "SECONDS", 20.0)
+    receiver, post = open_receiver("--behaviour", '{"hold": "before"}')
+    patient, calls = PostToReceiver(post.url, timeout=60), 60
+    with ThreadPoolExecutor(calls) as pool:
+        held = [pool.submit(patient.call, f"k{number}", CONTENT) for number in range(calls)]
+        try:
+            for _ in held:
+                receiver.wait_for("holding")
+            assert post.ask(KEY) is None
+            assert totals(books).effects == 0
+        finally:
+            behave(post, hold="nothing")
+        assert len({call.result() for call in held}) == calls
+
+
 def test_a_port_that_is_taken_is_named(books: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -257,6 +385,36 @@ def test_a_port_that_is_taken_is_named(books: Path) -> None:
                 receiver.wait_for("listening")
         finally:
             receiver.close()
+
+
+def test_a_port_is_its_own_before_it_opens_its_books(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as rival:
+        rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        rival.bind(("127.0.0.1", 0))
+
+        def open_books(*_: object, **__: object) -> None:
+            with pytest.raises(OSError, match="in use"):
+                rival.listen()
+            raise LabError("seen")
+
+        monkeypatch.setattr(service, "Ledger", open_books)
+        with pytest.raises(LabError, match="seen"):
+            serve(books, rival.getsockname()[1], by_key=True, behaviour=Behaviour())
+
+
+# The work that calls it
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "<!DOCTYPE nfe><nfe><valor>1</valor></nfe>",
+        '<!DOCTYPE nfe SYSTEM "http://127.0.0.1:1/x"><nfe><valor>1</valor></nfe>',
+    ],
+)
+def test_a_document_with_a_doctype_is_not_read_even_without_entities(payload: str) -> None:
+    with pytest.raises(DTDForbidden):
+        PostToReceiver("http://127.0.0.1:1").prepare(payload)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8090", "https://127.0.0.1:1", "", "http://", "ftp://a"])

@@ -1,4 +1,7 @@
-"""The `lab` command."""
+"""The `lab` command.
+
+A command imports what it alone needs: a drill starts dozens of workers, and none of them plays a scenario.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import psycopg
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from lab import (
-    bench,
-    defences,
-    drill_report,
-    loader,
-    matrix,
-    paths,
-    permissions,
-    protocol,
-    record,
-    report,
-    schema,
-    soak,
-    terminals,
-    throughput,
-)
-from lab import doctor as diagnosis
-from lab import drill as drills
-from lab import lesson as lessons
-from lab import top as live
-from lab import worker as processes
-from lab.binaries import find_psql
-from lab.crowd import Size
-from lab.effect import PostToReceiver
+from lab import paths
 from lab.errors import LabError
-from lab.grants import Duty
 from lab.language import say
-from lab.lesson import Claim, ClaimResult, Stage
-from lab.scenario import Scenario, read
-from lab.schema import libpq_environment
-from lab.server import EmbeddedServer
-from lab.session import SCHEMA, SessionPins
-from lab.stepper import Stepper, Stopped
-from lab.target import Target, open_target
-from lab.tour import Tour
+
+if TYPE_CHECKING:
+    from lab.grants import Duty
+    from lab.lesson import Claim, ClaimResult, Stage
+    from lab.scenario import Scenario
+    from lab.target import Target
 
 app = typer.Typer(
     add_completion=False,
@@ -66,6 +41,7 @@ app = typer.Typer(
     help="The queue lab: see where FOR UPDATE waits, why SKIP LOCKED passes, and what else a queue needs. Alone: the tour.",
 )
 INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
+RECEIVER_BOOKS = "receiver.sqlite3"
 RECEIVER_PORT = 8090
 RECEIVER_URL = f"http://127.0.0.1:{RECEIVER_PORT}"
 SERVER = "Server"
@@ -93,13 +69,13 @@ def main() -> None:
         elif isinstance(error, LabError):
             errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
             status = 1
-        elif isinstance(error, psycopg.OperationalError):
-            text = say("The server ended it", "O servidor encerrou")
-            errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-            status = 1
         elif hasattr(error, "show") and hasattr(error, "exit_code"):
             error.show()  # a usage error of the command line
             status = error.exit_code
+        elif _ended_by_the_server(error):
+            text = say("The server ended it", "O servidor encerrou")
+            errors.print(f"{text}: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+            status = 1
         else:
             raise
     if status == INTERRUPTED:
@@ -112,6 +88,8 @@ def tour(context: typer.Context) -> None:
     """The tour: the episode's story, in under ten seconds."""
     if context.invoked_subcommand is not None:
         return
+    from lab.tour import Tour
+
     console = Console()
     with _server(console) as target, _stage(target) as stage:
         held = Tour(stage, console).tell()
@@ -129,6 +107,9 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
 ) -> None:
     """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a claim does not hold."""
+    from lab import lesson as lessons
+    from lab import report
+
     chosen = lessons.choose(wanted or [])
     to_screen = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_screen)
@@ -164,6 +145,8 @@ def step(
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Play a lesson Enter by Enter, sessions side by side."""
+    from lab.stepper import Stepper, Stopped
+
     scenarios = [scenario for word in wanted for scenario in _scenarios(word, everything)]
     console = Console()
     with _server(console) as target, _stage(target) as stage:
@@ -189,6 +172,8 @@ def walk(
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    from lab import terminals
+
     console = Console()
     watch = os.path.relpath(paths.SQL / "watch.sql")
     lines = [
@@ -209,6 +194,10 @@ def walk(
 @app.command()
 def load(files: Annotated[list[Path], typer.Argument(metavar="FILE …")]) -> None:
     """Load XML files into the queue, each on its own; non-zero if any was refused."""
+    from rich.table import Table
+
+    from lab import loader, schema
+
     console = Console()
     with _server(console) as target, target.playground() as conninfo:
         if schema.state(conninfo) is None:
@@ -256,11 +245,17 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="One claim.")] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left to wait for.")] = False,
     stop_at: Annotated[
-        str | None, typer.Option(metavar="POINT", help=f"For drills, stop there: {', '.join(processes.STOPS)}.")
+        str | None, typer.Option(metavar="POINT", help="For drills, stop there (a wrong one is answered with all).")
     ] = None,
-    schema_: Annotated[str, typer.Option("--schema", help="Where the queue is.")] = SCHEMA,
+    schema_: Annotated[
+        str | None, typer.Option("--schema", help="Where the queue is, if not where the lab makes it.")
+    ] = None,
 ) -> None:
     """Work on the queue (from lesson 09 on): claim, post to the receiver, write the outcome; a JSON line an event."""
+    from lab import worker as processes
+    from lab.effect import PostToReceiver
+    from lab.session import SCHEMA
+
     if stop_at is not None and stop_at not in processes.STOPS:
         raise typer.BadParameter(f"{stop_at} is none of {', '.join(processes.STOPS)}")
     options = processes.Options(
@@ -277,12 +272,18 @@ def worker(
     )
     with _server(Console(stderr=True), quiet=True) as target:
         work = PostToReceiver(receiver_url, timeout)
-        processes.run_until_signal(processes.make(target.conninfo, work, options, schema_))
+        processes.run_until_signal(processes.make(target.conninfo, work, options, schema_ or SCHEMA))
 
 
 @app.command()
 def receiver(
-    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Its books (an SQLite file).")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"Its books, an SQLite file (default: {RECEIVER_BOOKS} in the lab's folder; delete it together with the queue).",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any free one.")] = RECEIVER_PORT,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="A defence off: execute a repeated key again.")
@@ -292,13 +293,13 @@ def receiver(
     ] = "{}",
 ) -> None:
     """Receive documents, outside the database: the effects, with books of their own."""
-    from lab import receiver as service  # the HTTP server is needed by this command only
+    from lab import receiver as service
 
     try:
         wanted = service.Behaviour().changed(json.loads(behaviour))
     except ValueError as error:
         raise typer.BadParameter(f"behaviour: {error}") from error
-    books = ledger or paths.home() / "receiver.sqlite3"
+    books = ledger or paths.home() / RECEIVER_BOOKS
     service.serve(books, port, by_key=not without_keys, behaviour=wanted)
 
 
@@ -306,16 +307,24 @@ def receiver(
 def drill_(
     name: Annotated[str, typer.Argument(help="A drill, all, or matrix: each defence taken away once.")] = "all",
     times: Annotated[int, typer.Option(min=1, help="How often in a row.")] = 1,
-    documents: Annotated[int, typer.Option(min=20, help="Of random_kills.")] = Size.documents,
-    workers: Annotated[int, typer.Option(min=1, max=50, help="Of random_kills, at a time.")] = Size.workers,
+    documents: Annotated[
+        int | None, typer.Option(min=20, help="Of random_kills. A few hundred, if none is given.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=50, help="Of random_kills, at a time. A handful, if none is given.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of random_kills: which worker is killed when. Any, if none is given.")
     ] = None,
 ) -> None:
     """Kill and stop real workers, and count what became of the documents (lesson 09); non-zero if anything went wrong."""
-    size = Size(documents, workers, seed)
-    if size.kills >= documents:
-        raise typer.BadParameter(f"{workers} workers want more than {documents} documents")
+    from lab import defences, drill_report
+    from lab import drill as drills
+    from lab.crowd import Size
+
+    size = Size(documents or Size.documents, workers or Size.workers, seed)
+    if size.kills >= size.documents:
+        raise typer.BadParameter(f"{size.workers} workers want more than {size.documents} documents")
     if size != Size() and name not in ("all", drills.RANDOM_KILLS):
         raise typer.BadParameter(
             f"--documents, --workers and --seed are of the drill {drills.RANDOM_KILLS}, not of {name}"
@@ -336,6 +345,8 @@ def top(
     times: Annotated[int | None, typer.Option(min=1, help="So many looks; without it until ^C.")] = None,
 ) -> None:
     """Watch the queue (from lesson 10 on): waiting, running, orphaned, retrying, paused, dead; ages, failures by class."""
+    from lab import top as live
+
     console = Console()
     with _server(console) as target:
         live.watch(target.conninfo, console, every, times)
@@ -354,13 +365,17 @@ def check_permissions(
         ),
     ] = None,
     schema_: Annotated[
-        str, typer.Option("--schema", help="Where the queue is: the lab's own, or one that ./lab protocol installed.")
-    ] = SCHEMA,
+        str | None,
+        typer.Option("--schema", help="Where the queue is: the lab's own, or one that ./lab protocol installed."),
+    ] = None,
 ) -> None:
     """Run the whole protocol as the service accounts, undo it, and name each grant that is missing (from lesson 10 on).
 
     Without a role: the lab's own four. With some: only those, and the rest of it as the connection's own user.
     """
+    from lab import permissions
+    from lab.session import SCHEMA, SessionPins
+
     given: dict[Duty, str | None] = {
         "application": application,
         "worker": worker,
@@ -368,14 +383,14 @@ def check_permissions(
         "reader": reader,
     }
     roles = {duty: role for duty, role in given.items() if role}
-    if (dsn is not None or schema_ != SCHEMA) and not roles:
+    if (dsn is not None or schema_ is not None) and not roles:
         with_ = "--dsn" if dsn is not None else "--schema"
         raise typer.BadParameter(f"with {with_}, say what the account is for, as in --worker ROLE")
     console = Console()
     with ExitStack() as last:
         conninfo = dsn if dsn is not None else last.enter_context(_server(console)).conninfo
         connection = last.enter_context(SessionPins().psycopg_connection(conninfo, "lab/permissions"))
-        checked = permissions.check(connection, roles or None, schema=schema_)
+        checked = permissions.check(connection, roles or None, schema=schema_ or SCHEMA)
     console.print(permissions.table(checked), highlight=False)
     console.print(permissions.summary(checked), style="bold" if checked.good else "bold red", highlight=False)
     raise typer.Exit(0 if checked.good else 1)
@@ -398,6 +413,8 @@ def protocol_(
 
     ./lab check-permissions --schema NAME --worker ROLE … then tells whether every account may do its part there.
     """
+    from lab import protocol
+
     if names not in protocol.SCHEMAS:
         raise typer.BadParameter(f"--names {names} is none of {', '.join(protocol.SCHEMAS)}")
     roles = {"worker": worker, "reader": reader, "operator": operator, "application": application}
@@ -415,6 +432,8 @@ def up() -> None:
 @app.command(rich_help_panel=SERVER)
 def down() -> None:
     """Stop the lab's own server; its data stay."""
+    from lab.server import EmbeddedServer
+
     stopped = EmbeddedServer().down()
     print(say("Stopped.", "Parado.") if stopped else say("It was not running.", "Não estava no ar."))
 
@@ -422,6 +441,8 @@ def down() -> None:
 @app.command(rich_help_panel=SERVER)
 def status() -> None:
     """Say which server would be used, and whether it is running; non-zero if it is not."""
+    from lab.target import open_target
+
     target = open_target(start=False)
     print(target.headline())
 
@@ -444,6 +465,9 @@ def env() -> None:
 @app.command(rich_help_panel=SERVER, context_settings={"ignore_unknown_options": True, "help_option_names": []})
 def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
     """Open psql on the lab's database."""
+    from lab.binaries import find_psql
+    from lab.schema import libpq_environment
+
     with _server(Console(stderr=True), quiet=True) as target:
         environment = os.environ | libpq_environment(target.conninfo)
     program = str(find_psql())
@@ -453,6 +477,10 @@ def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OP
 @app.command(rich_help_panel=SERVER)
 def doctor() -> None:
     """Say what the lab finds on this machine, and what is wrong."""
+    from rich.table import Table
+
+    from lab import doctor as diagnosis
+
     findings = diagnosis.examine()
     table = Table(show_header=False, box=None)
     for _ in range(3):
@@ -489,6 +517,8 @@ def record_(
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
     """Record golden transcripts, psql scripts and observations, after showing what changed."""
+    from lab import record
+
     console = Console()
     with _server(console) as target, _stage(target) as stage:
         changed = record.changes(stage)
@@ -509,6 +539,8 @@ def soak_(
     busy: Annotated[bool, typer.Option("--busy", help="With every core kept at work.")] = False,
 ) -> None:
     """Play every scenario many times; each must give one transcript only."""
+    from lab import soak
+
     console = Console()
     with _server(console) as target, _stage(target) as stage:
         good = soak.soak(stage, console, plays, busy)
@@ -523,6 +555,8 @@ def matrix_(
     observe: Annotated[bool, typer.Option("--observe", help="Write the observations under data/observed.")] = False,
 ) -> None:
     """Run every claim and the referee on every server version that can be had here."""
+    from lab import matrix
+
     console = Console()
     good = [matrix.run(folder, console, observe) for folder in (folders or matrix.program_folders(console))]
     raise typer.Exit(0 if all(good) else 1)
@@ -532,13 +566,15 @@ def matrix_(
 def bench_(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART …]", help=f"Of {', '.join(bench.PARTS)}; all but lab if none is named."),
+        typer.Argument(metavar="[PART …]", help="All but lab if none is named; a wrong one is answered with all."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
     load: Annotated[bool, typer.Option("--load", help="On a given server too: it is loaded to its limit.")] = False,
     keep: Annotated[bool, typer.Option("--record", help="Write the figures under data/observed.")] = False,
 ) -> None:
     """Measure: the worker against pgbench, what each guarantee costs, a claim among many; lab: the lab's own running times."""
+    from lab import bench, throughput
+
     for part in parts or ():
         if part not in bench.PARTS:
             raise typer.BadParameter(f"{part} is none of {', '.join(bench.PARTS)}")
@@ -573,6 +609,9 @@ def _insist_on_load(load: bool) -> None:
 @contextmanager
 def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
     """The server in use. One that this command started is stopped again on ^C, unless another lab has come to use it."""
+    from lab import schema
+    from lab.target import open_target
+
     target = open_target()
     if target.embedded:
         with suppress(LabError):  # a schema that the reader typed himself is there, and stays
@@ -591,6 +630,8 @@ def _server(console: Console, quiet: bool = False) -> Iterator[Target]:
 @contextmanager
 def _stage(target: Target, load: bool = False) -> Iterator[Stage]:
     """A database of one's own on the target, to play in."""
+    from lab.lesson import Stage
+
     with target.database() as conninfo:
         yield Stage(
             conninfo,
@@ -616,6 +657,9 @@ def _progress(console: Console, quiet: bool) -> Iterator[Any]:
 
 def _scenarios(word: str, surprises: bool) -> list[Scenario]:
     """The scenarios that the word names: one by its name, or those of a lesson in the order in which it tells them."""
+    from lab import lesson as lessons
+    from lab.scenario import read
+
     name = word.replace(".", "_")  # as a claim is called
     if len(name) > 2 and "_" in name and name not in {known.name for known in lessons.lessons()}:
         return [lessons.find_scenario(name)]
@@ -651,6 +695,12 @@ def _interrupted(error: BaseException | None) -> bool:
             return True
         error = error.__context__
     return False
+
+
+def _ended_by_the_server(error: BaseException) -> bool:
+    import psycopg
+
+    return isinstance(error, psycopg.OperationalError)
 
 
 def _interrupt(signum: int, frame: object) -> None:

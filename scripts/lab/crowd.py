@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg import sql
 
 from lab import child, evidence
 from lab.child import Child, Event
@@ -88,7 +87,7 @@ class Crowd:
         with here.connection() as stranger:
             # The oldest document is locked until the first kill: who skips it goes on, who waits for it stands still.
             with stranger.transaction():
-                self.locked = _lock_the_oldest(stranger, here)
+                self.locked = _lock_the_oldest(stranger)
                 with _barrier(stranger, here) as waiting:
                     crew.hire(self.size.workers)
                     waiting(self.size.workers)
@@ -170,10 +169,10 @@ class _Crew:
                     looked = now
                     watch.recover(WATCH, None)
                     self._here.tell(_progress(self._finished, documents, self._killed))
-                    if not _left(connection, self._here):
+                    if not _left(connection):
                         return
                 if now - heard_of > STILL:
-                    raise _stood_still(connection, self._here)
+                    raise _stood_still(connection)
                 time.sleep(LOOK)
 
     def dismiss(self) -> None:
@@ -202,25 +201,25 @@ def _enqueue(here: Ground, documents: int, dice: random.Random) -> None:
     statement = """
         SELECT count(*)
         FROM unnest(%s::INTEGER[]) WITH ORDINALITY AS lote (segundos, numero),
-            {0}.enfileirar(
+            enfileirar(
                 p_chave => 'LOTE-' || lote.numero,
                 p_nome_arquivo => 'lote.xml',
                 p_conteudo_xml => xmlelement(NAME nfe, xmlelement(NAME valor, lote.numero)),
-                p_disponivel_em => {0}.relogio() - make_interval(secs => lote.segundos + 1)
+                p_disponivel_em => relogio() - make_interval(secs => lote.segundos + 1)
             )
     """
     with here.connection() as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(here.schema)), [seconds])
-        connection.execute(sql.SQL("ANALYZE {}.fila_documentos").format(sql.Identifier(here.schema)))
+        connection.execute(statement, [seconds])
+        connection.execute("ANALYZE fila_documentos")
     here.before = here.tables()
 
 
-def _lock_the_oldest(connection: psycopg.Connection, here: Ground) -> int:
+def _lock_the_oldest(connection: psycopg.Connection) -> int:
     statement = (
-        "SELECT documento_id FROM {}.fila_documentos WHERE status = 'pendente' ORDER BY disponivel_em, documento_id"
+        "SELECT documento_id FROM fila_documentos WHERE status = 'pendente' ORDER BY disponivel_em, documento_id"
         " LIMIT 1 FOR UPDATE"
     )
-    row = connection.execute(sql.SQL(statement).format(sql.Identifier(here.schema))).fetchone()
+    row = connection.execute(statement).fetchone()
     assert row
     return int(row[0])
 
@@ -232,9 +231,7 @@ def _barrier(connection: psycopg.Connection, here: Ground) -> Iterator[_Waiting]
     The lock is on the table, which SKIP LOCKED does not skip; rolled back to its savepoint, it alone is given up.
     """
     with connection.transaction(force_rollback=True):
-        connection.execute(
-            sql.SQL("LOCK TABLE {}.fila_documentos IN EXCLUSIVE MODE").format(sql.Identifier(here.schema))
-        )
+        connection.execute("LOCK TABLE fila_documentos IN EXCLUSIVE MODE")
         with here.connection() as monitor:
             yield _Waiting(monitor, connection.info.backend_pid)
 
@@ -269,10 +266,9 @@ def _watch(here: Ground) -> Iterator[Queue]:
         queue.close()
 
 
-def _left(connection: psycopg.Connection, here: Ground) -> int:
+def _left(connection: psycopg.Connection) -> int:
     """How many documents have not ended."""
-    statement = "SELECT count(*) FROM {}.fila_documentos WHERE status = ANY(%s)"
-    row = connection.execute(sql.SQL(statement).format(sql.Identifier(here.schema)), [list(OPEN)]).fetchone()
+    row = connection.execute("SELECT count(*) FROM fila_documentos WHERE status = ANY(%s)", [list(OPEN)]).fetchone()
     assert row
     return int(row[0])
 
@@ -284,7 +280,7 @@ def _progress(finished: int, documents: int, killed: int) -> str:
     )
 
 
-def _stood_still(connection: psycopg.Connection, here: Ground) -> LabError:
+def _stood_still(connection: psycopg.Connection) -> LabError:
     """That nobody claimed anything, and who waits for whom: never what they run."""
     rows = connection.execute(
         "SELECT DISTINCT waiter.application_name || ' → ' || blocker.application_name"
@@ -293,7 +289,7 @@ def _stood_still(connection: psycopg.Connection, here: Ground) -> LabError:
         " WHERE waiter.datname = current_database() ORDER BY 1"
     ).fetchall()
     waits = ", ".join(row[0] for row in rows) or "-"
-    left = _left(connection, here)
+    left = _left(connection)
     return LabError(
         say(
             f"Nobody claimed anything for {STILL:.0f} s, and {left} documents have not ended. Who waits for whom: {waits}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -63,9 +63,9 @@ class Matrix:
                 return row
         raise KeyError(defence)
 
-    def as_json(self) -> str:
-        """The matrix as `recorded` reads it."""
-        return f"{json.dumps(asdict(self), indent=1)}\n"
+    def as_json(self, environment: Mapping[str, object]) -> str:
+        """The matrix as `recorded` reads it, with the environment in which it was seen."""
+        return f"{json.dumps({'environment': environment} | asdict(self), indent=1, ensure_ascii=False)}\n"
 
 
 def recorded() -> Matrix:
@@ -105,6 +105,15 @@ def defences() -> tuple[Defence, ...]:
                 "a worker comes back while another one has its document", "um worker volta enquanto outro está com o documento dele"
             ),
             _token,
+        ),
+        Defence(
+            "zero_rows",
+            Text("zero rows", "zero linhas"),
+            Text(
+                "a worker stands still before it writes its stage; the receiver knows no keys",
+                "um worker para antes de gravar a etapa; o receptor não usa chaves",
+            ),
+            _zero_rows,
         ),
         Defence(
             "key",
@@ -181,6 +190,11 @@ def _token(conninfo: str, defended: bool) -> Damage:
         owner.go_on()
         owner.drain()
         return judge(here, time.monotonic()).damage
+
+
+def _zero_rows(conninfo: str, defended: bool) -> Damage:
+    with _protocol(conninfo, None if defended else "linhas") as name, ground(conninfo, schema=name, keys=False) as here:
+        return judge(here, zombie("claimed")(here)).damage
 
 
 def _key(conninfo: str, defended: bool) -> Damage:

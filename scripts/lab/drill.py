@@ -21,13 +21,14 @@ from lab.worker import STOPS
 class Outcome:
     """What a drill came to, all its processes ended.
 
-    documents: how many there were. effects: how many the receiver executed. repeated_calls: calls that it did not execute again.
-    late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does not fit together in the
-    audit. seconds: from the disaster until every document had ended; leases and delays are moved over by the lab's clock. crowd:
-    what else is seen of many workers, where there were many.
+    documents: how many there were. finished: how many are done. effects: how many the receiver executed. repeated_calls: calls that
+    it did not execute again. late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does
+    not fit together in the audit. seconds: from the disaster until every document had ended; leases and delays are moved over by
+    the lab's clock. crowd: what else is seen of many workers, where there were many.
     """
 
     documents: int
+    finished: int
     effects: int
     repeated_calls: int
     late_writes: int
@@ -47,15 +48,16 @@ class Outcome:
 class Drill:
     """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck.
 
-    crowd: where it is many workers' drill, them.
+    crowd: where it is many workers' drill, them. keys: whether its receiver executes a key only once.
     """
 
     name: str
     text: Text
-    not_tried: Text
+    not_tried: tuple[Text, ...]
     run: Callable[[Ground], float]
     expected: Callable[[Outcome], bool]
     crowd: Crowd | None = None
+    keys: bool = True
 
 
 def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None) -> Outcome:
@@ -66,7 +68,7 @@ def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None)
     if drill.name == DATABASE_CRASH:
         return _on_a_server_of_its_own(drill)
     schema.build(conninfo, STATE)
-    with ground(conninfo, tell=tell) as here:
+    with ground(conninfo, keys=drill.keys, tell=tell) as here:
         return judge(here, drill.run(here), drill.crowd)
 
 
@@ -96,12 +98,14 @@ def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> Outcome:
     here.end_all()
     after, events = here.tables(), here.events()
     books, effects = here.books()
+    statuses = [document.status for document in after.documents.values()]
     return Outcome(
         documents=len(here.before.documents),
+        finished=statuses.count("concluido"),
         effects=books.effects,
         repeated_calls=books.refused,
         late_writes=evidence.late_writes_refused(events),
-        reconciliation=sum(document.status == "conciliacao" for document in after.documents.values()),
+        reconciliation=statuses.count("conciliacao"),
         damage=evidence.damage(here.before, after, effects, events),
         faults=tuple(evidence.faults(here.before, after)),
         seconds=seconds,
@@ -221,8 +225,8 @@ def _on_a_server_of_its_own(drill: Drill) -> Outcome:
 
 
 def exactly_once(outcome: Outcome) -> bool:
-    """Every document has its one effect, and nobody was needed."""
-    return outcome.clean and outcome.effects == outcome.documents and not outcome.reconciliation
+    """Every document is finished with its one effect, and nobody was needed."""
+    return outcome.clean and outcome.documents == outcome.finished == outcome.effects
 
 
 def each_once(outcome: Outcome) -> bool:
@@ -237,10 +241,8 @@ RANDOM_KILLS = "random_kills"
 def drills(size: Size | None = None) -> list[Drill]:
     """All drills, in the order in which they are told; `size` is that of the crowd's."""
     crowd = Crowd(size or Size())
-    one_victim = Text(
-        "several workers killed at once; a machine that loses power",
-        "vários workers mortos de uma vez; queda de energia",
-    )
+    power_cut = Text("a machine that loses power", "queda de energia")
+    one_victim = (Text("several workers killed at once", "vários workers mortos de uma vez"), power_cut)
     return [
         Drill(
             "kill_before_commit",
@@ -276,9 +278,20 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "SIGSTOP just before the call until another worker has finished, then SIGCONT",
                 "SIGSTOP logo antes da chamada até outro worker concluir, depois SIGCONT",
             ),
-            Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),
+            (Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),),
             zombie("calling"),
             lambda seen: exactly_once(seen) and seen.repeated_calls == 1 and seen.late_writes == 1,
+        ),
+        Drill(
+            "zombie_after_claim",
+            Text(
+                "SIGSTOP before the stage is written until another worker has finished, then SIGCONT; the receiver knows no keys",
+                "SIGSTOP antes de gravar a etapa até outro worker concluir, depois SIGCONT; o receptor não usa chaves",
+            ),
+            one_victim,
+            zombie("claimed"),
+            lambda seen: exactly_once(seen) and seen.late_writes == 1,
+            keys=False,
         ),
         Drill(
             "zombie_after_call",
@@ -293,14 +306,14 @@ def drills(size: Size | None = None) -> list[Drill]:
         Drill(
             "receiver_down",
             Text("the receiver is dead at every first attempt", "o receptor está fora do ar em todas as primeiras tentativas"),
-            Text("a receiver that is away for longer than all attempts last", "um receptor fora do ar por mais que todas as tentativas"),
+            (Text("a receiver that is away for longer than all attempts last", "um receptor fora do ar por mais que todas as tentativas"),),
             receiver_down,
             lambda seen: exactly_once(seen) and not seen.repeated_calls,
         ),
         Drill(
             "receiver_killed",
             Text("the receiver is killed after executing, before answering", "o receptor morre depois de executar, antes de responder"),
-            Text("a receiver that loses its books", "um receptor que perde o seu registro"),
+            (Text("a receiver that loses its books", "um receptor que perde o seu registro"),),
             receiver_killed,
             lambda seen: exactly_once(seen) and not seen.repeated_calls,
         ),
@@ -310,14 +323,16 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "the answer is dropped, the receiver refuses queries, the effect cannot be undone",
                 "a resposta se perde, o receptor recusa consultas, o efeito não pode ser desfeito",
             ),
-            Text("what people do with it (lesson 10)", "o que as pessoas fazem com isso (lição 10)"),
+            (Text("what people do with it (lesson 10)", "o que as pessoas fazem com isso (lição 10)"),),
             unknown_and_irreversible,
-            lambda seen: not seen.faults and seen.reconciliation == 1 and seen.effects == seen.documents,
+            lambda seen: seen.clean
+            and seen.reconciliation == 1
+            and seen.documents == seen.effects == seen.finished + seen.reconciliation,
         ),
         Drill(
             DATABASE_CRASH,
             Text("the database is killed while a call is out, and started again", "o banco é derrubado durante uma chamada e reiniciado"),
-            Text("a standby promoted in its place (lesson 06)", "uma réplica promovida no lugar dele (lição 06)"),
+            (Text("a standby promoted in its place (lesson 06)", "uma réplica promovida no lugar dele (lição 06)"),),
             database_crash(lambda: None),
             lambda seen: exactly_once(seen) and not seen.repeated_calls and not seen.late_writes,
         ),
@@ -327,7 +342,7 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "many workers from a barrier on, SIGKILL at random moments, replaced until all is done",
                 "vários workers a partir de uma barreira, SIGKILL em momentos aleatórios, substituídos até o fim",
             ),
-            Text("workers on several machines; a machine that loses power", "workers em várias máquinas; queda de energia"),
+            (Text("workers on several machines", "workers em várias máquinas"), power_cut),
             crowd.run,
             each_once,
             crowd,

@@ -15,7 +15,10 @@ from lab.language import Text, decimal, say
 
 
 def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times: int) -> bool:
-    """Hold drills so many times in a row and print what they came to; returns whether all went as expected."""
+    """Hold drills so many times in a row and print what they came to, and what none of them tries.
+
+    Returns whether all went as expected.
+    """
     good = True
     for drill in chosen:
         seen = _held(drill, conninfo, console, times)
@@ -29,7 +32,8 @@ def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times:
                 console.print(f"  {crowd_figures(crowd)}", highlight=False)
         for fault in sorted({fault for one in seen for fault in one.faults}):
             console.print(f"  [red]{fault}[/]", highlight=False)
-        console.print(f"  [dim]{say('not tried', 'não testado')}: {drill.not_tried}[/]", highlight=False)
+    not_tried = dict.fromkeys(str(each) for drill in chosen for each in drill.not_tried)
+    console.print(f"[dim]{say('not tried', 'não testado')}: {'; '.join(not_tried)}[/]", highlight=False)
     return good
 
 

@@ -71,13 +71,13 @@ class PostToReceiver:
         return json.dumps({"valor": str(value)}).encode()
 
     def call(self, key: str, content: bytes) -> str:
-        status, answer = self._exchange("POST", "/documents", content, {"Idempotency-Key": quote(key)})
+        status, answer = self._exchange("POST", "/documents", content, _key(key))
         if status not in (200, 201):
             raise of_status(status)
         return _reference(answer)
 
     def ask(self, key: str) -> str | None:
-        status, answer = self._exchange("GET", f"/operations/{quote(key, safe='')}")
+        status, answer = self._exchange("GET", "/operations", headers=_key(key))
         if status == 404 and answer.get("known") is False:
             return None
         if status != 200:
@@ -112,8 +112,14 @@ class PostToReceiver:
         return response.status, answer if isinstance(answer, dict) else {}
 
 
+def _key(key: str) -> dict[str, str]:
+    """The header that carries a key: an address, which proxies log and routers cut, does not."""
+    return {"Idempotency-Key": quote(key)}
+
+
 def _reference(answer: dict[str, Any]) -> str:
+    """The reference in an answer, if it is one that the queue can keep; raises Unanswered for any other."""
     reference = answer.get("reference")
-    if not isinstance(reference, str) or not 1 <= len(reference) <= 200:
+    if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
         raise Unanswered("sistemico", "an answer without a reference")
     return reference

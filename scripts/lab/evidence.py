@@ -15,6 +15,7 @@ from psycopg import sql
 from lab.session import SCHEMA
 
 OPEN = ("pendente", "processando")
+ENDED = ("concluido", "conciliacao", "falhou")
 WRITES = ("stage", "finished", "failed", "reconciliation")
 
 
@@ -58,8 +59,8 @@ class Damage:
     """What went wrong, in documents.
 
     duplicates: effects executed once too often. lost: gone from the queue, or finished without an effect, or failed though nothing
-    was wrong with it. stuck: still open, and nobody at work on it. overwritten: writes of a worker whose document was another's.
-    over_limit: given up for lack of attempts although the effect is there.
+    was wrong with it. stuck: not ended, and nobody at work on it. overwritten: writes of a worker whose document was another's.
+    over_limit: given up although the effect is there: failed, or handed to people for lack of attempts.
     """
 
     duplicates: int = 0
@@ -135,13 +136,14 @@ def damage(
     lost = stuck = over_limit = 0
     for number, was in before.documents.items():
         now = after.documents.get(number)
-        executed = effects.get(was.key, 0)
-        if now is None or (now.status in ("concluido", "falhou") and not executed and was.key not in hopeless):
+        if now is None:
             lost += 1
-        elif now.status in OPEN:
+        elif now.status not in ENDED:
             stuck += 1
-        elif now.status != "concluido" and executed and now.attempts >= now.limit:
-            over_limit += 1
+        elif not effects.get(was.key):
+            lost += now.status == "concluido" or (now.status == "falhou" and was.key not in hopeless)
+        elif now.status != "concluido":
+            over_limit += now.status == "falhou" or now.attempts >= now.limit
     duplicates = sum(times - 1 for times in effects.values())
     return Damage(duplicates, lost, stuck, _overwritten(after, events), over_limit)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import urlsplit
 
 import psycopg
@@ -110,8 +110,9 @@ class Ground:
     def advance(self, seconds: int) -> None:
         """Move the lab's clock forward."""
         with self.connection() as connection:
-            statement = "UPDATE {}.relogio_do_laboratorio SET adiantado = adiantado + make_interval(secs => %s)"
-            connection.execute(sql.SQL(statement).format(sql.Identifier(self.schema)), [seconds])
+            connection.execute(
+                "UPDATE relogio_do_laboratorio SET adiantado = adiantado + make_interval(secs => %s)", [seconds]
+            )
 
     def recover(self) -> list[Late]:
         """Take late documents from their workers, as whoever watches the queue does."""
@@ -121,14 +122,11 @@ class Ground:
         finally:
             queue.close()
 
-    def wait_until(self, condition: str) -> None:
+    def wait_until(self, condition: LiteralString) -> None:
         """Wait until a condition on a document holds for one of them; LabError if it does not come true in time."""
-        statement = (
-            f"SELECT EXISTS (SELECT FROM {{0}}.fila_documentos WHERE {condition.replace('relogio', '{0}.relogio')})"
-        )
+        query = f"SELECT EXISTS (SELECT FROM fila_documentos WHERE {condition})"
         deadline = time.monotonic() + SECONDS
         with self.connection() as connection:
-            query = sql.SQL(statement).format(sql.Identifier(self.schema))
             while connection.execute(query).fetchone() != (True,):
                 if time.monotonic() > deadline:
                     raise LabError(f"The drill waited for {SECONDS:.0f} s in vain until: {condition}")
@@ -141,8 +139,9 @@ class Ground:
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
-        """A connection of the drill's own."""
+        """A connection of the drill's own, on which the queue's names stand alone."""
         with SessionPins().psycopg_connection(self.conninfo, "lab/drill") as connection:
+            connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(self.schema)))
             yield connection
 
     # -- the end

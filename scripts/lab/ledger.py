@@ -8,6 +8,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import LabError
+from lab.language import say
+
 TABLES = """
 CREATE TABLE IF NOT EXISTS effects (number INTEGER PRIMARY KEY, key TEXT NOT NULL, digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES effects) WITHOUT ROWID;
@@ -48,15 +51,22 @@ class Ledger:
     """The ledger in an SQLite file: what it answered survives the receiver's death and the machine's.
 
     `by_key` is whether a key is executed only once; without it every call is executed, as by a receiver that knows no keys.
+    Raises LabError if there can be no such file at `path`, or another one is there.
     """
 
     def __init__(self, path: Path, *, by_key: bool = True) -> None:
+        self.path = path
         self._by_key = by_key
         self._turn = threading.Lock()
-        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-        self._file.execute("PRAGMA journal_mode = WAL")
-        self._file.execute("PRAGMA synchronous = FULL")
-        self._file.executescript(TABLES)
+        try:
+            self._file = _opened(path)
+        except sqlite3.Error as error:
+            raise LabError(
+                say(
+                    f"{path} cannot be the receiver's books ({error}). Name another file: --ledger FILE",
+                    f"{path} não pode ser o registro do receptor ({error}). Indique outro arquivo: --ledger FILE",
+                )
+            ) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +116,18 @@ class Ledger:
             "SELECT number, digest FROM results JOIN effects USING (number) WHERE results.key = ?", [key]
         ).fetchone()
         return found
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+    try:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = FULL")
+        file.executescript(TABLES)
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
 
 
 def _reference(number: int) -> str:

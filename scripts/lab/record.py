@@ -98,8 +98,9 @@ def tell_truth_table(stage: Stage) -> None:
 
 
 def tell_defence_matrix(stage: Stage) -> None:
-    """Write the defence matrix of lesson 09 as the pages show it."""
-    defences.RECORDED.write_text(defences.examine(stage.conninfo).as_json(), encoding="utf-8")
+    """Write the defence matrix of lesson 09 as the pages show it, with its environment."""
+    matrix = defences.examine(stage.conninfo)
+    defences.RECORDED.write_text(matrix.as_json(_environment(stage)), encoding="utf-8")
 
 
 def _environment(stage: Stage) -> dict[str, Any]:

@@ -25,6 +25,14 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
         ("\n        AND fila.token_reserva = p_token\n", "\n"),
         ("\n            AND fila.token_reserva = p_token\n", "\n"),
     ),
+    # The worker is not told that its stage was not written.
+    "linhas": (
+        (
+            "v_agora TIMESTAMPTZ;\nBEGIN\n    IF v_posse.documento_id IS NULL THEN\n        RETURN;",
+            "v_agora TIMESTAMPTZ;\nBEGIN\n    IF v_posse.documento_id IS NULL THEN\n"
+            "        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT;\n        RETURN;",
+        ),
+    ),
     # Whoever takes over is not told that somebody may have called.
     "etapa": (("etapa = p_posse.etapa,", "etapa = CASE WHEN p_para = 'pendente' THEN 'nao_chamado' ELSE p_posse.etapa END,"),),
 }  # fmt: skip
