@@ -178,6 +178,13 @@ def test_a_claim_is_judged_by_the_play_that_was_given(recovered: Play, shown: li
     assert "| **no**: " in shown[1]
 
 
+def test_a_claim_of_a_time_is_judged_by_the_time_that_passed(queue_database: str, shown: list[str]) -> None:
+    passes = play_working(find_scenario("03_passes"), queue_database, {})
+    passes["b_asks"].ended = passes["b_asks"].started + 2  # no transcript tells that
+    nb.claim("03_passes", passes)
+    assert "| **no**: " in shown[0]
+
+
 def test_a_play_of_something_else_says_nothing_about_a_claim(recovered: Play) -> None:
     with pytest.raises(LabError, match="A play of 05_recover says nothing about the claim of 05_blanket"):
         nb.claim("05_blanket", recovered)
