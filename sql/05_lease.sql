@@ -82,8 +82,15 @@ BEGIN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_quantidade('p_lote', p_lote);
-    IF p_prazo IS NULL OR p_prazo <= INTERVAL '0' OR p_prazo > INTERVAL '1 day' THEN
-        RAISE EXCEPTION 'p_prazo must be more than nothing and at most a day, not %', p_prazo USING ERRCODE = '22023';
+    -- Days and months are compared as 24 hours and 30 days, but added by the calendar: '1 month -30 days 1 second' may be a day.
+    IF
+        p_prazo IS NULL
+        OR p_prazo <= INTERVAL '0'
+        OR p_prazo > INTERVAL '24 hours'
+        OR (extract(YEAR FROM p_prazo), extract(MONTH FROM p_prazo), extract(DAY FROM p_prazo)) <> (0, 0, 0)
+    THEN
+        RAISE EXCEPTION 'p_prazo must be hours, minutes and seconds, more than nothing and at most 24 hours, not %', p_prazo
+            USING ERRCODE = '22023';
     END IF;
 END
 $$;
@@ -254,6 +261,7 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
         RETURN QUERY
         UPDATE fila_documentos AS fila
         SET

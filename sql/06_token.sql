@@ -337,6 +337,7 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
         status := CASE WHEN v_posse.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;
         versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora);

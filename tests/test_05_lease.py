@@ -41,7 +41,7 @@ def in_work(server: Target) -> Iterator[str]:
     """One database for the requests that change nothing: document 1 is worker-a's, document 2 its late one, two are free."""
     with server.database("in_work") as conninfo:
         build(conninfo, 5)
-        ask(conninfo, "SELECT * FROM reservar('worker-a', 1, '1 day')")
+        ask(conninfo, "SELECT * FROM reservar('worker-a', 1, '24 hours')")
         ask(conninfo, "SELECT * FROM reservar('worker-a', 1, '1 microsecond')")
         yield conninfo
 
@@ -79,8 +79,12 @@ def move(conninfo: str, by: str) -> None:
         "reservar('worker-b', 1, NULL)",
         "reservar('worker-b', 1, '0')",
         "reservar('worker-b', 1, '-30 seconds')",
-        "reservar('worker-b', 1, '1 day 1 microsecond')",
+        "reservar('worker-b', 1, '24 hours 1 microsecond')",
         "reservar('worker-b', 1, '100 years')",
+        "reservar('worker-b', 1, '1 day')",
+        "reservar('worker-b', 1, '1 month -30 days 1 second')",
+        "reservar('worker-b', 1, '100 years -36000 days 1 second')",
+        "reservar('worker-b', 1, '-1 day 24 hours 1 second')",
         "falhar(1, 'worker-a', NULL)",
         "falhar(1, 'worker-a', '')",
         r"falhar(1, 'worker-a', E' \n\t')",
@@ -145,7 +149,7 @@ def test_arguments_of_other_types_do_not_find_a_function(in_work: str) -> None:
 def test_the_largest_batch_and_the_longest_lease_are_taken(queue: str) -> None:
     rows = ask(
         queue,
-        "SELECT documento_id, reservado_ate - relogio() <= '1 day' FROM reservar(repeat('w', 200), 1000, '1 day')",
+        "SELECT documento_id, reservado_ate - relogio() <= '24 hours' FROM reservar(repeat('w', 200), 1000, '24 hours')",
     )
     assert rows == [(number, True) for number in (1, 2, 3, 4)]
 
@@ -282,6 +286,25 @@ def test_an_outcome_that_had_to_wait_is_written_with_the_time_after_the_wait(mod
     assert (played["a_finishes"].value, played["c_looks"].value) == ("concluido", "t")
 
 
+def test_a_recovery_that_had_to_wait_is_written_with_the_time_after_the_wait(module_database: str) -> None:
+    build(module_database, 5)
+    told = parsed(
+        "-- @builds_on 05_lease\n"
+        "-- @step a_claims A\nSELECT documento_id FROM reservar('worker-a', 1, '1 microsecond');\n"
+        "-- @step b_begin B\nBEGIN;\n"
+        "-- @step b_locks B\nLOCK TABLE fila_documentos IN ACCESS EXCLUSIVE MODE;\n"
+        "-- @step o_recovers O blocks B\nSELECT status FROM recuperar('queda', p_max_tentativas => 1);\n"
+        "-- @step c_moves C\nUPDATE relogio_do_laboratorio SET adiantado = INTERVAL '30 minutes';\n"
+        "-- @step b_commits B\nCOMMIT;\n"
+        "-- @ends o_recovers\n"
+        "-- @step c_looks C\nSELECT concluido_em - iniciado_em >= '30 minutes' FROM fila_documentos WHERE documento_id = 1;\n"
+    )
+    with nothing_left(module_database):
+        played = play(told, module_database)
+    assert played.failure is None
+    assert (played["o_recovers"].value, played["c_looks"].value) == ("falhou", "t")
+
+
 @pytest.mark.parametrize("hours", [(-1000, 1000), (-0.5, 0.5)])
 def test_the_database_judges_whatever_the_workers_clocks_say(module_database: str, hours: tuple[float, ...]) -> None:
     stage = Stage(module_database, superuser=True)
@@ -295,7 +318,7 @@ def test_a_worker_whose_own_clock_is_right_does_no_harm_by_it(module_database: s
     assert seen == lease.Deadlines(3, 0, 0, 0)
 
 
-@pytest.mark.parametrize(("length", "at_least"), [("1 second", 1), ("2 minutes", 120), ("1 day", 86400)])
+@pytest.mark.parametrize(("length", "at_least"), [("1 second", 1), ("2 minutes", 120), ("24 hours", 86400)])
 def test_recovery_comes_within_one_look_after_the_end_of_the_lease(
     module_database: str, length: str, at_least: int
 ) -> None:

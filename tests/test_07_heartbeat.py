@@ -120,7 +120,10 @@ def test_a_renewal_that_waited_for_the_row_counts_from_after_the_wait(queue: psy
 # Refusing
 
 
-@pytest.mark.parametrize("lease", ["15 minutes 1 second", "0 seconds", "-1 minute", None])
+@pytest.mark.parametrize(
+    "lease",
+    ["15 minutes 1 second", "0 seconds", "-1 minute", "1 month -30 days 1 second", "-1 day 24 hours 1 second", None],
+)
 @pytest.mark.parametrize("call", ["SELECT * FROM reservar('worker-a', 1, %s)", "SELECT * FROM renovar(1, 1, %s)"])
 def test_a_lease_is_more_than_nothing_and_at_most_the_maximum(
     queue: psycopg.Connection, call: str, lease: str | None
