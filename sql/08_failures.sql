@@ -64,8 +64,8 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    -- Cut first, so that a reason of a megabyte costs nothing.
-    v_motivo TEXT := btrim(left(p_motivo, 2000), E' \t\r\n');
+    -- From its first word on, and cut before anything else, so that a reason of a megabyte costs little.
+    v_motivo TEXT := left(regexp_replace(p_motivo, '^\s+', ''), 2000);
 BEGIN
     -- Below its first line an error quotes the document (libxml), the statement or the row (DETAIL).
     v_motivo := regexp_replace(v_motivo, '[\r\n].*', '');
@@ -77,7 +77,12 @@ BEGIN
     v_motivo := regexp_replace(
         v_motivo, '((password|passwd|pwd|senha|secret\w*|token|api_?key)\s*[=:]|\mbearer\s)\s*\S+', '\1...', 'gi'
     );
+    v_motivo := regexp_replace(v_motivo, '\m(authorization|cookie)\s*[=:].*', '\1: ...', 'i');
     v_motivo := regexp_replace(v_motivo, '://\S*@', '://...@', 'g');
+    -- Who it is about: the number of a person or a company (CPF, CNPJ), and any other of so many digits.
+    v_motivo := regexp_replace(
+        v_motivo, '\d{11,}|\d{3}\.\d{3}\.\d{3}-\d{2}|\w{2}\.\w{3}\.\w{3}/\w{4}-\d{2}', '...', 'g'
+    );
     RETURN left(btrim(regexp_replace(v_motivo, '\s+', ' ', 'g')), 200);
 END
 $$;
@@ -110,18 +115,26 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_chave IS NULL OR p_chave !~ '\S' OR length(p_chave) > 200 THEN
-        RAISE EXCEPTION 'p_chave must be the key of the document, in at most 200 characters' USING ERRCODE = '22023';
+    -- No line break or other control character in a key or a tenant's name: both are told in logs, a line each.
+    IF p_chave IS NULL OR p_chave !~ '\S' OR p_chave ~ '[[:cntrl:]]' OR length(p_chave) > 200 THEN
+        RAISE EXCEPTION 'p_chave must be the key of the document, in at most 200 characters of one line' USING ERRCODE = '22023';
     END IF;
     IF p_nome_arquivo IS NULL OR p_nome_arquivo !~ '\S' OR length(p_nome_arquivo) > 1000 THEN
         RAISE EXCEPTION 'p_nome_arquivo must name the file, in at most 1000 characters' USING ERRCODE = '22023';
     END IF;
-    IF p_conteudo_xml IS NULL THEN
-        RAISE EXCEPTION 'p_conteudo_xml must be the document itself' USING ERRCODE = '22023';
+    -- A value of type xml may also be empty, bare text or several roots. A DOCTYPE may stand before the root only, behind
+    -- declarations and comments; a document that has one can name entities, which a parser may silently empty.
+    IF
+        p_conteudo_xml IS NULL
+        OR p_conteudo_xml IS NOT DOCUMENT
+        OR p_conteudo_xml::TEXT ~ '^(\s|<\?([^?]|\?+[^?>])*\?+>|<!--([^-]|-[^-])*-->)*<!DOCTYPE'
+    THEN
+        RAISE EXCEPTION 'p_conteudo_xml must be the document itself, with one root and no DOCTYPE' USING ERRCODE = '22023';
     END IF;
     -- No slash: it ends the tenant's name in a key of operation (lesson 09), where two tenants must not meet.
-    IF p_inquilino IS NULL OR p_inquilino !~ '\S' OR p_inquilino ~ '/' OR length(p_inquilino) > 200 THEN
-        RAISE EXCEPTION 'p_inquilino must name the tenant, without a slash, in at most 200 characters' USING ERRCODE = '22023';
+    IF p_inquilino IS NULL OR p_inquilino !~ '\S' OR p_inquilino ~ '[[:cntrl:]/]' OR length(p_inquilino) > 200 THEN
+        RAISE EXCEPTION 'p_inquilino must name the tenant, without a slash, in at most 200 characters of one line'
+            USING ERRCODE = '22023';
     END IF;
     IF NOT isfinite(p_disponivel_em) THEN
         RAISE EXCEPTION 'p_disponivel_em must be a moment, not %', p_disponivel_em USING ERRCODE = '22023';
@@ -145,6 +158,8 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
+    -- before the wait. Nobody's lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
@@ -153,7 +168,7 @@ BEGIN
         chave, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
     )
     VALUES (
-        p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, v_agora, coalesce(p_disponivel_em, v_agora), p_max_tentativas
+        p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, v_agora, greatest(p_disponivel_em, v_agora), p_max_tentativas
     )
     ON CONFLICT DO NOTHING
     RETURNING fila.documento_id;
@@ -330,7 +345,7 @@ DECLARE
     v_agora TIMESTAMPTZ;
 BEGIN
     IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse') THEN
-        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', p_categoria
+        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', left(p_categoria, 50)
             USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_motivo(p_motivo);
@@ -391,6 +406,7 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
         status := CASE WHEN v_posse.tentativas < v_posse.max_tentativas THEN 'pendente' ELSE 'falhou' END;
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
@@ -427,7 +443,8 @@ CROSS JOIN hora;
 COMMENT ON FUNCTION sql_semana_12.exigir_documento IS
 'Refuses a document that makes no sense with 22023, and does not repeat it.';
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
-'Brings a document into the queue, due at once or from p_disponivel_em on. Zero rows: its key is in the queue already.';
+'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. Zero rows: its key is in the queue '
+'already.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
@@ -435,7 +452,7 @@ COMMENT ON FUNCTION sql_semana_12.travar IS
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.resumir IS
-'A reason cut to its first line and 200 characters, without elements, quoted words and credentials.';
+'A reason cut to its first line and 200 characters, without elements, quoted words, credentials and long numbers.';
 COMMENT ON FUNCTION sql_semana_12.recuo IS
 'The delay before the attempt after this one: doubled each time, at most five minutes, the upper half of it random.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS

@@ -24,12 +24,19 @@ ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
 ),
 ADD COLUMN IF NOT EXISTS referencia_externa TEXT;
 
+-- Until now nobody recorded a call: whoever had an attempt that did not finish may have made one.
 UPDATE sql_semana_12.fila_documentos
-SET chave_operacao = inquilino || '/' || chave
+SET
+    chave_operacao = inquilino || '/' || chave,
+    etapa = CASE WHEN tentativas > 0 AND status <> 'concluido' THEN 'desconhecido' ELSE 'nao_chamado' END
 WHERE chave_operacao IS NULL;
 
 ALTER TABLE sql_semana_12.fila_documentos
 ALTER COLUMN chave_operacao SET NOT NULL,
+-- Whoever writes the key: the slash ends the tenant's name in it, so that two tenants never meet in one.
+DROP CONSTRAINT IF EXISTS fila_documentos_inquilino_check,
+ADD CONSTRAINT fila_documentos_inquilino_check
+CHECK (inquilino NOT LIKE '%/%'),
 DROP CONSTRAINT IF EXISTS fila_documentos_status_check,
 ADD CONSTRAINT fila_documentos_status_check
 CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao'));
@@ -68,6 +75,8 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
+    -- before the wait. Nobody's lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
@@ -82,7 +91,7 @@ BEGIN
         p_conteudo_xml,
         p_inquilino,
         v_agora,
-        coalesce(p_disponivel_em, v_agora),
+        greatest(p_disponivel_em, v_agora),
         p_max_tentativas
     )
     ON CONFLICT DO NOTHING
@@ -276,7 +285,8 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION sql_semana_12.exigir_referencia(p_referencia TEXT)
+-- The same reference may come again, another one may not: there is one result for each key of operation.
+CREATE OR REPLACE FUNCTION sql_semana_12.exigir_referencia(p_referencia TEXT, p_referencia_externa TEXT DEFAULT NULL)
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
@@ -285,6 +295,9 @@ AS $$
 BEGIN
     IF p_referencia IS NULL OR p_referencia !~ '\S' OR length(p_referencia) > 200 THEN
         RAISE EXCEPTION 'p_referencia must be the receiver''s reference of the result' USING ERRCODE = '22023';
+    END IF;
+    IF p_referencia <> p_referencia_externa THEN
+        RAISE EXCEPTION 'p_referencia must be the reference that is known already, and no other' USING ERRCODE = '22023';
     END IF;
 END
 $$;
@@ -320,11 +333,11 @@ BEGIN
         ('obtido', 'confirmando'),
         ('confirmando', 'confirmando')
     ) THEN
-        RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, p_etapa
+        RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, left(p_etapa, 50)
             USING ERRCODE = '22023';
     END IF;
     IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia);
+        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
         RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
@@ -369,14 +382,14 @@ BEGIN
         RETURN;
     END IF;
     IF p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia);
+        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     v_posse.referencia_externa := coalesce(p_referencia, v_posse.referencia_externa);
     IF v_posse.etapa = 'desconhecido' AND v_posse.referencia_externa IS NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', p_documento
             USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencia, or use conciliar.';
     END IF;
-    IF v_posse.etapa = 'desconhecido' THEN
+    IF v_posse.etapa <> 'confirmando' AND v_posse.referencia_externa IS NOT NULL THEN
         v_posse.etapa := 'obtido'; -- the reference says so
     END IF;
     versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
@@ -428,13 +441,17 @@ AS $$
 DECLARE
     v_travados BIGINT[];
     v_sem_resultado BIGINT;
+    v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
 BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
-    SELECT array_agg(documento_id), min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND referencia IS NULL)
-    INTO v_travados, v_sem_resultado
+    SELECT
+        array_agg(documento_id),
+        min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
+        min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
+    INTO v_travados, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.documento_id, fila.etapa, coalesce(pedido.p_referencia, fila.referencia_externa) AS referencia
+        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
         CROSS JOIN fila_documentos AS fila
         WHERE
@@ -448,6 +465,10 @@ BEGIN
     IF v_sem_resultado IS NOT NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
             USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencias, or use conciliar.';
+    END IF;
+    IF v_outro_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: its p_referencia must be the reference that is known already, and no other', v_outro_resultado
+            USING ERRCODE = '22023';
     END IF;
     IF v_travados IS NULL THEN
         RETURN;
@@ -476,7 +497,13 @@ BEGIN
         concluido_em = v_agora,
         ultimo_erro = NULL,
         categoria_erro = NULL,
-        etapa = CASE WHEN fila.etapa = 'desconhecido' THEN 'obtido' ELSE fila.etapa END, -- the reference says so
+        etapa = CASE
+            WHEN
+                fila.etapa <> 'confirmando'
+                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
+                THEN 'obtido' -- the reference says so
+            ELSE fila.etapa
+        END,
         referencia_externa = coalesce(
             p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
         )
@@ -498,7 +525,7 @@ DECLARE
     v_agora TIMESTAMPTZ;
 BEGIN
     IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse') THEN
-        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', p_categoria
+        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', left(p_categoria, 50)
             USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_motivo(p_motivo);
@@ -561,6 +588,7 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
         status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
@@ -622,7 +650,8 @@ FROM sql_semana_12.fila_documentos AS fila
 CROSS JOIN hora;
 
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
-'Brings a document into the queue, due at once or from p_disponivel_em on. Zero rows: its key is in the queue already.';
+'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. Zero rows: its key is in the queue '
+'already.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation '
 'and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
@@ -633,7 +662,7 @@ COMMENT ON FUNCTION sql_semana_12.mudar IS
 COMMENT ON FUNCTION sql_semana_12.destino IS
 'The state in which an attempt that did not finish leaves its document, by stage and by whether attempts are left.';
 COMMENT ON FUNCTION sql_semana_12.exigir_referencia IS
-'Refuses a reference that is null, blank or longer than 200 characters with 22023.';
+'Refuses a reference that is null, blank or longer than 200 characters, or other than one known already, with 22023.';
 COMMENT ON FUNCTION sql_semana_12.registrar_etapa IS
 'Records where the attempt stands towards the outside world. Zero rows: the document is not in work under this token, and '
 'the worker must not call.';

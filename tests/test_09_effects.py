@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psutil
+import psycopg
 import pytest
 from rich.console import Console
 
@@ -43,6 +44,41 @@ def here(database: str) -> Iterator[Ground]:
     schema.build(database, 9)
     with ground(database) as found:
         yield found
+
+
+# The upgrade
+
+
+def test_an_attempt_from_before_the_stages_may_have_called(database: str) -> None:
+    schema.build(database, 8)
+    execute(
+        database,
+        "SET search_path = sql_semana_12; UPDATE fila_documentos SET max_tentativas = 1 WHERE documento_id = 2;"
+        " SELECT reservar('worker-a'); SELECT reservar('worker-b'); SELECT reservar('worker-c');"
+        " SELECT falhar(1, 1, 'sistemico', 'timeout during the call'); SELECT concluir(3, 3)",
+    )
+    schema.run_scripts(database, paths.SQL / "09_effects.sql")
+    stages = "SELECT status, etapa FROM sql_semana_12.fila_documentos ORDER BY documento_id"
+    assert fetch(database, stages) == [
+        ("pendente", "desconhecido"),
+        ("processando", "desconhecido"),
+        ("concluido", "nao_chamado"),
+        ("pendente", "nao_chamado"),
+    ]
+    execute(database, "UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = '1 hour'")
+    recovered = "SELECT documento_id, status FROM sql_semana_12.recuperar('vigia')"
+    assert fetch(database, recovered) == [(2, "conciliacao")]
+    execute(database, "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado'")
+    schema.run_scripts(database, paths.SQL / "09_effects.sql")
+    assert {stage for _, stage in fetch(database, stages)} == {"nao_chamado"}, (
+        "whoever ran it again lost what was recorded"
+    )
+
+
+def test_no_tenant_has_a_slash_whoever_writes_it(database: str) -> None:
+    schema.build(database, 9)
+    with pytest.raises(psycopg.errors.CheckViolation, match="fila_documentos_inquilino_check"):
+        execute(database, "UPDATE sql_semana_12.fila_documentos SET inquilino = 'a/b'")
 
 
 # The evidence

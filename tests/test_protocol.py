@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 from lab import schema
+from lab.player import play
 from lab.session import SessionPins
-from tests.helpers import fetch
+from tests.conftest import nothing_left
+from tests.helpers import fetch, parsed
 
 FIRST_STATE, STATE = 5, 10
 MEGABYTE = "x" * 1_000_000
@@ -150,13 +152,27 @@ def test_a_live_lease_keeps_an_operator_out(queue: psycopg.Connection) -> None:
 
 BLANK = ["NULL", "''", "'  '", "E'\\t\\n'"]
 COUNTS = ["NULL", "0", "-1", "1000000"]
-LEASES = ["NULL", "'-1 second'", "'0'", "'1 day'", "'1000 years'"]
+BIG = "repeat('x', 1000000)"
+# The last three compare as one second, but that is not what they add.
+LEASES = [
+    *("NULL", "'-1 second'", "'0'", "'15 minutes 1 second'", "'1 day'", "'1000 years'"),
+    *("'1 month -30 days 1 second'", "'100 years -36000 days 1 second'", "'-1 day 24 hours 1 second'"),
+]
+NO_DOCUMENT = [
+    *("", CANARY, PAYLOAD + PAYLOAD, f"<!DOCTYPE nfe>{PAYLOAD}"),
+    f'<?xml version="1.0"?>\n<!-- a-b --><?a ??><!DOCTYPE nfe [<!ENTITY e "x">]>{PAYLOAD}',
+]
+DOCUMENTS = [
+    *("<a/>", '<?xml version="1.0"?>\n<!-- a --><a/>', "<!-- <!DOCTYPE a> --><a/>", "<?a <!DOCTYPE a> ?><a/>"),
+    '<a><![CDATA[<?xml version="1.0"?><!DOCTYPE html>]]></a>',
+]
+CONTROL = [r"E'a\nb'", r"E'a\rb'", r"E'a\tb'", r"E'a\x1bb'"]
 REFUSED = [
     *(("p_worker", f"reservar({name})") for name in [*BLANK, "repeat('x', 201)"]),
     *(("p_lote", f"reservar('worker-a', {count})") for count in COUNTS),
     *(("p_prazo", f"reservar('worker-a', 1, {lease})") for lease in LEASES),
     *(("p_prazo", f"renovar(1, 1, {lease})") for lease in LEASES),
-    *(("stage", f"registrar_etapa(1, 1, {stage})") for stage in ("NULL", "''", "'obtido'", "'chamado'")),
+    *(("stage", f"registrar_etapa(1, 1, {stage})") for stage in ("NULL", "''", "'obtido'", "'chamado'", BIG)),
     *(("p_referencia", f"registrar_etapa(2, 2, 'obtido', {reference})") for reference in [*BLANK, "repeat('x', 201)"]),
     *(("p_referencia", f"concluir(2, 2, {reference})") for reference in [*BLANK[1:], "repeat('x', 201)"]),
     *(("p_documentos", f"concluir_lote({batch}, '{{1,2}}')") for batch in ("NULL", "'{1,NULL}'", "'{1,1}'")),
@@ -167,7 +183,7 @@ REFUSED = [
         ("p_referencia", f"concluir_lote('{{1,2}}', '{{1,2}}', ARRAY[NULL, {reference}])")
         for reference in [*BLANK[1:], "repeat('x', 201)"]
     ),
-    *(("p_categoria", f"falhar(1, 1, {category}, 'motivo')") for category in ("NULL", "''", "'queda'", "'CONTEUDO'")),
+    *(("p_categoria", f"falhar(1, 1, {category}, 'motivo')") for category in ("NULL", "''", "'queda'", "'CONTEUDO'", BIG)),
     *(("p_motivo", f"falhar(1, 1, 'sistemico', {reason})") for reason in BLANK),
     *(("p_motivo", f"conciliar(1, 1, {reason})") for reason in BLANK),
     *(("p_quem", f"recuperar({name})") for name in [*BLANK, "repeat('x', 201)"]),
@@ -181,12 +197,13 @@ REFUSED = [
     *(("p_motivo", f"reenfileirar(5, 2, 'ana', {reason})") for reason in BLANK),
     *(("p_referencia", f"confirmar(6, 2, {reference}, 'ana', 'motivo')") for reference in [*BLANK, "repeat('x', 201)"]),
     *(("p_mais_tentativas", f"reenfileirar(5, 2, 'ana', 'motivo', {count})") for count in COUNTS),
-    *(("p_chave", f"enfileirar({key}, 'a.xml', '{PAYLOAD}')") for key in [*BLANK, "repeat('x', 1000000)"]),
-    *(("p_nome_arquivo", f"enfileirar('D', {name}, '{PAYLOAD}')") for name in [*BLANK, "repeat('x', 1000000)"]),
+    *(("p_chave", f"enfileirar({key}, 'a.xml', '{PAYLOAD}')") for key in [*BLANK, *CONTROL, BIG]),
+    *(("p_nome_arquivo", f"enfileirar('D', {name}, '{PAYLOAD}')") for name in [*BLANK, BIG]),
     ("p_conteudo_xml", "enfileirar('D', 'd.xml', NULL)"),
+    *(("p_conteudo_xml", f"enfileirar('D', 'd.xml', '{content}')") for content in NO_DOCUMENT),
     *(
         ("p_inquilino", f"enfileirar('D', 'd.xml', '{PAYLOAD}', {tenant})")
-        for tenant in [*BLANK, "repeat('x', 201)", "'a/b'"]
+        for tenant in [*BLANK, *CONTROL, "repeat('x', 201)", "'a/b'"]
     ),
     *(
         ("p_disponivel_em", f"enfileirar('D', 'd.xml', '{PAYLOAD}', 'padrao', {moment})")
@@ -247,6 +264,37 @@ def test_a_key_that_is_there_already_changes_nothing(queue: psycopg.Connection) 
     before = everything(queue)
     assert rows(queue, "enfileirar('NFE-0001', 'other.xml', '<other/>', 'another')") == []
     assert everything(queue) == before
+
+
+@pytest.mark.parametrize("content", DOCUMENTS)
+def test_one_root_without_a_doctype_is_a_document(queue: psycopg.Connection, content: str) -> None:
+    assert len(rows(queue, "enfileirar('D', 'd.xml', %(content)s)", content=content)) == 1
+
+
+@pytest.mark.parametrize("moment", ["4713-01-01 BC", "2026-01-01", None])
+def test_a_document_is_due_at_once_and_never_before(queue: psycopg.Connection, moment: str | None) -> None:
+    """One that could be due long ago would be claimed before all others for ever."""
+    ((document,),) = rows(queue, "enfileirar('D', 'd.xml', '<a/>', 'padrao', %(moment)s)", moment=moment)
+    assert rows(
+        queue, "fila_documentos WHERE documento_id = %(document)s AND disponivel_em = criado_em", document=document
+    )
+
+
+def test_a_result_is_recorded_once_under_one_reference(queue: psycopg.Connection) -> None:
+    for _ in range(2):
+        assert len(rows(queue, "registrar_etapa(2, 2, 'obtido', 'R1')")) == 1
+    before = everything(queue)
+    for call in (
+        "registrar_etapa(2, 2, 'obtido', 'R2')",
+        "concluir(2, 2, 'R2')",
+        "concluir_lote('{2}', '{2}', '{R2}')",
+    ):
+        queue.execute("SAVEPOINT before")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="known already"):
+            rows(queue, call)
+        queue.execute("ROLLBACK TO before")
+    assert everything(queue) == before
+    assert len(rows(queue, "concluir(2, 2, 'R1')")) == 1
 
 
 # A batch
@@ -328,6 +376,72 @@ def test_a_clock_moved_backwards_lets_no_attempt_run_longer_than_it_was_moved(qu
     move(queue, "1 minute")
     assert rows(queue, "renovar(1, 1, '10 minutes')") == []
     assert len(rows(queue, "recuperar('vigia')")) == 2
+
+
+# A clock that is read after the wait
+
+FAILED_ONCE = "SELECT status FROM falhar(1, 1, 'sistemico', 'motivo')"
+FOR_PEOPLE = "SELECT status FROM conciliar(1, 1, 'motivo')"
+LATE = "UPDATE relogio_do_laboratorio SET adiantado = INTERVAL '1 hour'"
+WAITERS = {  # what goes before, and the call that then waits for document 1
+    "renovar": ("SELECT", "renovar(1, 1)"),
+    "registrar_etapa": ("SELECT", "registrar_etapa(1, 1, 'desconhecido')"),
+    "concluir": ("SELECT", "concluir(1, 1)"),
+    "concluir_lote": ("SELECT", "concluir_lote(ARRAY[1], ARRAY[1])"),
+    "falhar": ("SELECT", "falhar(1, 1, 'sistemico', 'motivo')"),
+    "conciliar": ("SELECT", "conciliar(1, 1, 'motivo')"),
+    "pausar": (FAILED_ONCE, "pausar(1, 2, 'ana', 'motivo')"),
+    "confirmar": (FOR_PEOPLE, "confirmar(1, 2, 'R1', 'ana', 'motivo')"),
+    "reenfileirar": (FOR_PEOPLE, "reenfileirar(1, 2, 'ana', 'motivo')"),
+}
+WAIT = """\
+-- @builds_on {state}
+-- @step a_claims A
+SELECT documento_id FROM reservar('worker-a');
+-- @step a_prepares A
+{before};
+-- @step b_begin B
+BEGIN;
+-- @step b_locks B
+{lock};
+-- @step a_waits A blocks B
+SELECT documento_id FROM {call};
+-- @step c_moves C
+UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '10 minutes';
+-- @step b_commits B
+COMMIT;
+-- @ends a_waits
+-- @step c_looks C
+{look};
+"""
+ROW_LOCK = "SELECT documento_id FROM fila_documentos WHERE documento_id = 1 FOR UPDATE"
+TABLE_LOCK = "LOCK TABLE fila_documentos IN ACCESS EXCLUSIVE MODE"
+RENEWED = "SELECT reservado_ate - iniciado_em > '10 minutes' FROM fila_documentos WHERE documento_id = 1"
+AUDITED = "SELECT max(quando) - min(quando) >= '{}' FROM auditoria WHERE documento_id = 1"
+
+
+def waited(conninfo: str, **parts: str) -> str | None:
+    """What the look answers after a call that had to wait, while the clock moved ten minutes."""
+    told = parsed(WAIT.format(**parts))
+    schema.build(conninfo, told.state)
+    with nothing_left(conninfo):
+        played = play(told, conninfo)
+    assert played.failure is None
+    assert (played["a_waits"].value, played["a_waits"].waited_for) == ("1", ("B",))
+    return played["c_looks"].value
+
+
+@pytest.mark.parametrize(("before", "call"), WAITERS.values(), ids=WAITERS)
+def test_what_had_to_wait_for_a_row_is_of_after_the_wait(module_database: str, before: str, call: str) -> None:
+    look = RENEWED if call.startswith("renovar") else AUDITED.format("10 minutes")
+    parts = {"before": before, "lock": ROW_LOCK, "call": call, "look": look}
+    assert waited(module_database, state="10_operators", **parts) == "t"
+
+
+@pytest.mark.parametrize("state", ["06_token", "08_failures", "09_effects", "10_operators"])
+def test_a_recovery_that_had_to_wait_for_the_table_is_of_after_the_wait(module_database: str, state: str) -> None:
+    parts = {"before": LATE, "lock": TABLE_LOCK, "call": "recuperar('vigia')", "look": AUDITED.format("70 minutes")}
+    assert waited(module_database, state=state, **parts) == "t"
 
 
 # The rules of the house
