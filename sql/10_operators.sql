@@ -268,13 +268,19 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
     v_posse posse := travar_para_operador(p_documento, p_versao, '{pausado}', p_quem, p_motivo, p_inquilino);
+    v_disponivel_em TIMESTAMPTZ;
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
+    -- The pause is no waiting; and what was put off before it stays put off.
+    SELECT greatest(fila.disponivel_em, relogio())
+    INTO v_disponivel_em
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = p_documento;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
     status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
-    versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, relogio());
+    versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;
 END
@@ -398,7 +404,7 @@ SELECT
     categoria_erro,
     count(*) AS falhas,
     count(*) FILTER (WHERE para = 'pendente') AS a_repetir,
-    count(*) FILTER (WHERE para <> 'pendente') AS definitivas,
+    count(*) FILTER (WHERE para IN ('falhou', 'conciliacao')) AS definitivas,
     max(quando) AS ultima
 FROM sql_semana_12.auditoria
 WHERE categoria_erro IS NOT NULL
@@ -417,8 +423,8 @@ COMMENT ON FUNCTION sql_semana_12.pausar IS
 'Takes a waiting or orphaned document out of work; an orphan''s token is void. Zero rows: it has moved on since p_versao, or a '
 'worker holds a live lease on it.';
 COMMENT ON FUNCTION sql_semana_12.retomar IS
-'Gives a paused document back to the queue, or ends it by its stage if its attempts are used up. Zero rows: it has moved on '
-'since p_versao, or is not paused.';
+'Gives a paused document back to the queue, due now or when it was due anyway, or ends it by its stage if its attempts are used '
+'up. Zero rows: it has moved on since p_versao, or is not paused.';
 COMMENT ON FUNCTION sql_semana_12.confirmar IS
 'Finishes a document in conciliacao with the result that people found at the receiver. Zero rows: it has moved on since '
 'p_versao, or is not there.';
@@ -433,8 +439,8 @@ COMMENT ON VIEW sql_semana_12.situacao IS
 'that wait had an attempt; how long the first due one waits, how late the latest orphan is, how long one in work took or has '
 'been taking from its claim to its first stage; how many renewals and take-overs there were.';
 COMMENT ON VIEW sql_semana_12.falhas_por_categoria IS
-'One row for each class of failure: attempts that ended so, how many were put back, how many not, and when the last one was. '
-'Zero rows: none has failed.';
+'One row for each class of failure: attempts that ended so, how many were put back, how many ended their document without a '
+'result, and when the last one was. Zero rows: none has failed.';
 
 COMMIT;
 

@@ -15,8 +15,10 @@ SELECT
     count(*) AS orfaos,
     sql_semana_12.relogio() - min(reservado_ate) AS maior_atraso
 FROM sql_semana_12.fila_documentos
-WHERE status = 'processando'
-HAVING min(reservado_ate) < sql_semana_12.relogio() - INTERVAL '2 minutes';
+WHERE
+    status = 'processando'
+    AND coalesce(reservado_ate, '-infinity') < (SELECT sql_semana_12.relogio()) - INTERVAL '2 minutes'
+HAVING count(*) > 0;
 
 -- What is due waits, and nobody claims it: too few workers, or none?
 SELECT sql_semana_12.relogio() - min(disponivel_em) AS maior_espera

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -213,6 +214,21 @@ def test_a_paused_document_keeps_what_its_last_attempt_said(queue: psycopg.Conne
         send(queue, command)
         assert rows(queue, "SELECT categoria_erro, ultimo_erro FROM examinar(1)") == error
     assert rows(queue, "SELECT categoria_erro, falhas FROM falhas_por_categoria") == [("sistemico", 1)]
+
+
+def test_a_document_that_was_put_off_stays_so_through_a_pause(queue: psycopg.Connection) -> None:
+    queue.execute(b"UPDATE fila_documentos SET disponivel_em = relogio() + INTERVAL '7 days' WHERE documento_id = 1")
+    before = rows(queue, "SELECT disponivel_em FROM fila_documentos WHERE documento_id = 1")
+    send(queue, "pausar")
+    send(queue, "retomar")
+    assert rows(queue, "SELECT disponivel_em FROM fila_documentos WHERE documento_id = 1") == before
+
+
+def test_a_pause_is_no_waiting(queue: psycopg.Connection) -> None:
+    send(queue, "pausar")
+    queue.execute(LATER.encode())
+    send(queue, "retomar")
+    assert rows(queue, "SELECT documento_id FROM reservar('worker-a', 4)") == [(2,), (3,), (4,), (1,)]
 
 
 @pytest.mark.parametrize(("stage", "state"), [("nao_chamado", "falhou"), ("desconhecido", "conciliacao")])
@@ -635,6 +651,85 @@ def test_every_document_is_counted_once(queue: psycopg.Connection) -> None:
         queue.execute(change.encode())
         counts = rows(queue, f"SELECT {states} FROM situacao")[0]
         assert sum(int(str(number)) for number in counts) == 4
+
+
+def test_what_is_put_off_does_not_wait(queue: psycopg.Connection) -> None:
+    queue.execute(b"UPDATE fila_documentos SET disponivel_em = relogio() + INTERVAL '1 hour'")
+    assert rows(queue, "SELECT aguardando, adiados, maior_espera FROM situacao") == [(0, 4, None)]
+    queue.execute(b"UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 hour 5 minutes'")
+    waits = "SELECT aguardando, adiados, date_trunc('minute', maior_espera) FROM situacao"
+    assert rows(queue, waits) == [(4, 0, timedelta(minutes=5))]
+
+
+def test_a_failure_whose_document_is_finished_all_the_same_is_not_for_good(queue: psycopg.Connection) -> None:
+    for _ in range(4):
+        queue.execute(b"SELECT FROM reservar('worker-a')")
+    for document in (1, 2):
+        queue.execute("SELECT FROM registrar_etapa(%s, %s, 'desconhecido')", [document, document])
+    queue.execute(b"SELECT FROM registrar_etapa(1, 1, 'obtido', 'R1')")
+    ends = [
+        rows(queue, "SELECT status FROM falhar(%s, %s, %s, 'motivo')", document, document, category)[0][0]
+        for document, category in ((1, "conteudo"), (2, "conteudo"), (3, "conteudo"), (4, "conexao"))
+    ]
+    assert ends == ["concluido", "conciliacao", "falhou", "pendente"]
+    counted = "SELECT categoria_erro, falhas, a_repetir, definitivas FROM falhas_por_categoria ORDER BY 1"
+    assert rows(queue, counted) == [("conexao", 1, 1, 0), ("conteudo", 3, 0, 2)]
+
+
+# Alerts
+
+# The documents of the episode are due for weeks; these have come just now.
+JUST_NOW = "UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '1 second' * (10 - documento_id)"
+
+
+def alerts(queue: psycopg.Connection) -> list[list[tuple[object, ...]]]:
+    """What each of the three alerts says."""
+    text = (paths.SQL / "alerts.sql").read_text(encoding="utf-8")
+    asked = re.findall(r"^SELECT\b[^;]*;", text, re.MULTILINE)
+    assert len(asked) == 3
+    return [rows(queue, query) for query in asked]
+
+
+def test_the_alerts_are_silent_while_a_busy_queue_is_well(queue: psycopg.Connection) -> None:
+    # One of each: ended and paused long ago, in work, late but not too late, due but not for long, put off.
+    queue.execute(
+        b"SELECT enfileirar('A', 'a.xml', '<a/>'), enfileirar('B', 'b.xml', '<b/>'), enfileirar('C', 'c.xml', '<c/>');"
+        b"SELECT reservar('worker-a'); SELECT reservar('worker-b'); SELECT reservar('worker-c');"
+        b"SELECT concluir(1, 1), falhar(2, 2, 'conteudo', 'valor ausente'), pausar(4, 0, 'ana', 'espera');"
+        b"UPDATE relogio_do_laboratorio SET adiantado = '20 days';"
+        b"UPDATE fila_documentos SET reservado_ate = relogio() - INTERVAL '1 minute 50 seconds' WHERE documento_id = 3;"
+        b"UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '9 minutes 50 seconds' WHERE documento_id > 4;"
+        b"SELECT FROM reservar('worker-a');"
+        b"UPDATE fila_documentos SET disponivel_em = relogio() + INTERVAL '1 day' WHERE documento_id = 7"
+    )
+    states = "SELECT aguardando, adiados, executando, orfaos, pausados, falhos, concluidos FROM situacao"
+    assert rows(queue, states) == [(1,) * 7]
+    assert alerts(queue) == [[], [], []]
+
+
+def test_an_alert_counts_the_orphans_and_not_the_living(queue: psycopg.Connection) -> None:
+    queue.execute(b"SELECT reservar('worker-a'); SELECT reservar('worker-b', 3, '10 minutes')")
+    queue.execute(b"UPDATE relogio_do_laboratorio SET adiantado = '2 minutes 40 seconds'")
+    ((number, late),), *others = alerts(queue)
+    assert (number, others) == (1, [[], []])
+    assert timedelta(minutes=2, seconds=10) <= late <= timedelta(minutes=2, seconds=20)  # type: ignore[operator]
+    assert rows(queue, "SELECT orfaos FROM situacao") == [(number,)]
+
+
+def test_in_work_without_a_deadline_is_an_orphan_to_the_alert_too(queue: psycopg.Connection) -> None:
+    queue.execute(f"{JUST_NOW}; SELECT reservar('worker-a'); UPDATE fila_documentos SET reservado_ate = NULL".encode())
+    assert alerts(queue) == [[(1, None)], [], []]
+
+
+def test_the_alerts_name_the_longest_wait_and_the_first_document_for_people(queue: psycopg.Connection) -> None:
+    queue.execute(f"{JUST_NOW}; SELECT reservar('worker-a'); SELECT reservar('worker-b')".encode())
+    queue.execute(b"SELECT conciliar(1, 1, 'motivo'), conciliar(2, 2, 'motivo')")
+    queue.execute(
+        b"UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '11 minutes' WHERE documento_id = 4"
+    )
+    orphans, ((waits,),), people = alerts(queue)
+    assert (orphans, people) == ([], [(2, 1)])
+    assert timedelta(minutes=11) <= waits <= timedelta(minutes=11, seconds=10)  # type: ignore[operator]
 
 
 def test_the_start_of_an_attempt_ends_its_delay(queue: psycopg.Connection) -> None:
