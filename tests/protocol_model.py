@@ -16,6 +16,8 @@ NEXT_STAGES = {
     "confirmando": ["confirmando"],
 }
 LOCKED, BAD_INPUT, BAD_STATE = "55P03", "22023", "55000"
+CRASH = "reserva vencida"  # what an operator's pause says of an orphan's attempt
+SECRET = "canario"
 
 Row = tuple[Any, ...]
 
@@ -53,6 +55,15 @@ class Document:
     etapa: str = "nao_chamado"
     referencia_externa: str | None = None
     categoria_erro: str | None = None
+    ultimo_erro: str | None = None
+    concluido_em: Span | None = None
+    # Its last row in auditoria: tenant, from, to, who, why, class of failure; and when.
+    auditado: Row = (None,) * 6
+    quando: Span | None = None
+
+    @property
+    def chave_operacao(self) -> str:
+        return f"{self.inquilino}/{self.chave}"
 
     @property
     def exhausted(self) -> bool:
@@ -145,7 +156,7 @@ class Model:
             return [("a new id",)]
         key = call.rows[0][0]
         assert isinstance(key, int) and key not in self.kept, "an id was used twice"
-        available = Span(due, due) if due else call.clock
+        available = latest(call.clock, Span(due, due)) if due else call.clock
         self.kept[key] = Kept(None, Document(key, inquilino, chave, limit, available), call.who, written=True)
         return [(key,)]
 
@@ -178,9 +189,16 @@ class Model:
                 reservado_ate=call.clock + lease,
                 iniciado_em=call.clock,
                 categoria_erro=None,
+                ultimo_erro=None,
+                concluido_em=None,
             )
-            self.write(call.who, taken)
-            answer.append((taken.documento_id, token, taken.versao, taken.tentativas, taken.etapa))
+            self.write(call.who, audited(call, each, taken, worker, "reserva"))
+            answer.append(
+                (
+                    *(taken.documento_id, token, taken.versao, taken.tentativas, taken.etapa),
+                    *(taken.inquilino, taken.chave, taken.chave_operacao, taken.referencia_externa),
+                )
+            )
         return answer
 
     def renovar(self, call: Call, key: int, token: int, lease: timedelta, tenant: str | None) -> list[Row]:
@@ -205,22 +223,19 @@ class Model:
             raise Refused(BAD_INPUT)
         if stage in ("nao_chamado", "desconhecido") and reference is not None:
             raise Refused(BAD_INPUT)
-        changed = replace(
-            held, etapa=stage, referencia_externa=reference or held.referencia_externa, versao=held.versao + 1
-        )
-        self.write(call.who, changed)
+        known = same(reference, held)
+        changed = replace(held, etapa=stage, referencia_externa=known, versao=held.versao + 1)
+        self.write(call.who, audited(call, held, changed, held.worker_id, f"etapa {stage}"))
         return [(key, stage, changed.versao)]
 
     def concluir(self, call: Call, key: int, token: int, reference: str | None, tenant: str | None) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:
             return []
-        held = replace(held, referencia_externa=reference or held.referencia_externa)
-        if held.etapa == "desconhecido" and held.referencia_externa is None:
+        known = same(reference, held)
+        if held.etapa == "desconhecido" and known is None:
             raise Refused(BAD_STATE)
-        if held.etapa == "desconhecido":
-            held = replace(held, etapa="obtido")
-        return self._leave(call, held, "concluido")
+        return self._finish(call, held, known)
 
     def concluir_lote(
         self, call: Call, keys: list[int], tokens: list[int], references: list[str | None] | None, tenant: str | None
@@ -228,33 +243,26 @@ class Model:
         if len(set(keys)) < len(keys) or len(tokens) != len(keys):
             raise Refused(BAD_INPUT)
         batch = sorted(zip(keys, tokens, references or [None] * len(keys), strict=True))
-        held = [self._held(call, key, token, tenant) for key, token, _ in batch]
-        known = [
-            reference or (None if each is None else each.referencia_externa)
-            for each, (*_, reference) in zip(held, batch, strict=True)
-        ]
-        if any(each and each.etapa == "desconhecido" and of is None for each, of in zip(held, known, strict=True)):
+        found = [(self._held(call, key, token, tenant), reference) for key, token, reference in batch]
+        held = [(each, reference) for each, reference in found if each is not None]
+        if any(each.etapa == "desconhecido" and not (reference or each.referencia_externa) for each, reference in held):
             raise Refused(BAD_STATE)
-        answer: list[Row] = []
-        for each, reference in zip(held, known, strict=True):
-            if each is not None:
-                stage = "obtido" if each.etapa == "desconhecido" else each.etapa
-                answer += self._leave(call, replace(each, etapa=stage, referencia_externa=reference), "concluido")
-        return answer
+        known = [(each, same(reference, each)) for each, reference in held]
+        return [row for each, reference in known for row in self._finish(call, each, reference)]
 
-    def falhar(self, call: Call, key: int, token: int, category: str, _: str, tenant: str | None) -> list[Row]:
+    def falhar(self, call: Call, key: int, token: int, category: str, reason: str, tenant: str | None) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:
             return []
         to = destination(held, category == "conteudo" or held.exhausted)
         due = delay(call.clock, held.tentativas) if to == "pendente" else None
-        return self._leave(call, held, to, due, category)
+        return self._leave(call, held, to, held.worker_id, f"falha {category}", reason, category, due)
 
-    def conciliar(self, call: Call, key: int, token: int, _: str, tenant: str | None) -> list[Row]:
+    def conciliar(self, call: Call, key: int, token: int, reason: str, tenant: str | None) -> list[Row]:
         held = self._held(call, key, token, tenant)
-        return [] if held is None else self._leave(call, held, "conciliacao")
+        return [] if held is None else self._leave(call, held, "conciliacao", held.worker_id, "conciliacao", reason)
 
-    def recuperar(self, call: Call, _: str, __: str, limit: int, tenant: str | None) -> list[Row]:
+    def recuperar(self, call: Call, who: str, reason: str, limit: int, tenant: str | None) -> list[Row]:
         late = [
             each
             for key, each in sorted(self.seen_by(call.who).items())
@@ -267,42 +275,49 @@ class Model:
         for each in late[:limit]:
             to = destination(each, each.exhausted)
             due = delay(call.clock, each.tentativas) if to == "pendente" else None
-            answer += self._leave(call, each, to, due, "queda")
+            answer += self._leave(call, each, to, who, reason, reason, "queda", due)
         return answer
 
     # Operators
 
-    def pausar(self, call: Call, key: int, version: int, _: str, __: str, tenant: str | None) -> list[Row]:
-        held = self._as_operator(call, key, version, ("pendente", "processando"), tenant)
-        if held is None:
+    def examinar(self, call: Call, key: int, tenant: str | None) -> list[Row]:
+        seen = self.seen_by(call.who).get(key)
+        if seen is None or tenant not in (None, seen.inquilino):
             return []
-        return self._leave(
-            call, held, "pausado", None, "queda" if held.status == "processando" else held.categoria_erro
-        )
+        alive = seen.status == "processando" and not call.passed(seen.reservado_ate, key)
+        return [
+            (
+                *(key, seen.inquilino, seen.chave, seen.status, seen.versao, seen.tentativas, seen.max_tentativas),
+                *(seen.worker_id, alive, seen.etapa, seen.chave_operacao, seen.referencia_externa),
+                *(seen.categoria_erro, seen.ultimo_erro),
+            )
+        ]
 
-    def retomar(self, call: Call, key: int, version: int, _: str, __: str, tenant: str | None) -> list[Row]:
+    def pausar(self, call: Call, key: int, version: int, who: str, reason: str, tenant: str | None) -> list[Row]:
+        held = self._as_operator(call, key, version, ("pendente", "processando"), tenant)
+        return [] if held is None else self._command(call, held, "pausado", who, reason)
+
+    def retomar(self, call: Call, key: int, version: int, who: str, reason: str, tenant: str | None) -> list[Row]:
         held = self._as_operator(call, key, version, ("pausado",), tenant)
         if held is None:
             return []
-        return self._leave(call, held, destination(held, held.exhausted), call.clock, held.categoria_erro)
+        due = latest(call.clock, held.disponivel_em)
+        return self._command(call, held, destination(held, held.exhausted), who, reason, due)
 
     def confirmar(
-        self, call: Call, key: int, version: int, reference: str, _: str, __: str, tenant: str | None
+        self, call: Call, key: int, version: int, reference: str, who: str, reason: str, tenant: str | None
     ) -> list[Row]:
         held = self._as_operator(call, key, version, ("conciliacao",), tenant)
-        if held is None:
-            return []
-        stage = "confirmando" if held.etapa == "confirmando" else "obtido"
-        return self._leave(call, replace(held, etapa=stage, referencia_externa=reference), "concluido")
+        return [] if held is None else self._finish(call, held, reference, who, reason)
 
     def reenfileirar(
-        self, call: Call, key: int, version: int, _: str, __: str, more: int, tenant: str | None
+        self, call: Call, key: int, version: int, who: str, reason: str, more: int, tenant: str | None
     ) -> list[Row]:
         held = self._as_operator(call, key, version, ("falhou", "conciliacao"), tenant)
         if held is None:
             return []
         held = replace(held, max_tentativas=max(held.max_tentativas, held.tentativas + more))
-        return self._leave(call, held, "pendente", call.clock, held.categoria_erro)
+        return self._command(call, held, "pendente", who, reason, call.clock)
 
     # What they share
 
@@ -336,8 +351,33 @@ class Model:
         self.lock(call.who, key)
         return seen
 
+    def _finish(
+        self, call: Call, held: Document, reference: str | None, who: str | None = None, reason: str = "conclusao"
+    ) -> list[Row]:
+        """The document is finished; a reference says that there is a result."""
+        stage = held.etapa if held.etapa == "confirmando" or reference is None else "obtido"
+        finished = replace(held, etapa=stage, referencia_externa=reference)
+        return self._leave(call, finished, "concluido", who or held.worker_id, reason)
+
+    def _command(
+        self, call: Call, held: Document, to: str, who: str, reason: str, due: Span | None = None
+    ) -> list[Row]:
+        """An operator's command is no attempt: the last one's error stays, and an orphan's attempt ends as a crash."""
+        error, category = held.ultimo_erro, held.categoria_erro
+        if held.status == "processando":
+            error, category = CRASH, "queda"
+        return self._leave(call, held, to, who, reason, error, category, due)
+
     def _leave(
-        self, call: Call, held: Document, to: str, due: Span | None = None, category: str | None = None
+        self,
+        call: Call,
+        held: Document,
+        to: str,
+        who: str | None,
+        why: str,
+        error: str | None = None,
+        category: str | None = None,
+        due: Span | None = None,
     ) -> list[Row]:
         """The document leaves its state: its token is void, its version grows by one."""
         changed = replace(
@@ -347,11 +387,37 @@ class Model:
             token_reserva=None,
             worker_id=None if to == "pendente" else held.worker_id,
             reservado_ate=None,
+            concluido_em=call.clock if to in ("concluido", "falhou") else None,
             disponivel_em=due or held.disponivel_em,
             categoria_erro=None if to == "concluido" else category,
+            ultimo_erro=None if to == "concluido" else redacted(error),
         )
-        self.write(call.who, changed)
+        failed = category if held.status == "processando" else None
+        self.write(call.who, audited(call, held, changed, who, redacted(why), failed))
         return [(held.documento_id, to, changed.versao)]
+
+
+def audited(
+    call: Call, before: Document, after: Document, who: str | None, why: str | None, failed: str | None = None
+) -> Document:
+    """The changed document, with its row in auditoria."""
+    return replace(after, auditado=(after.inquilino, before.status, after.status, who, why, failed), quando=call.clock)
+
+
+def same(reference: str | None, held: Document) -> str | None:
+    """The document's reference, which may be given again, but not be another one."""
+    if reference and held.referencia_externa not in (None, reference):
+        raise Refused(BAD_INPUT)
+    return reference or held.referencia_externa
+
+
+def redacted(reason: str | None) -> str | None:
+    """The reason as it is kept; of what is redacted the model knows one example."""
+    return reason and reason.replace(SECRET, "...")
+
+
+def latest(one: Span, other: Span) -> Span:
+    return Span(max(one.first, other.first), max(one.last, other.last))
 
 
 def destination(document: Document, exhausted: bool) -> str:
