@@ -188,6 +188,41 @@ def clock_in_where(stage: Stage) -> Observed:
     )
 
 
+@lesson.experiment(
+    "clock_a_row",
+    "A function is no clock read once because it is STABLE: in a target list or a filter it runs once a row; in a sub-select, once.",
+    "Ser STABLE não faz a função ler o relógio uma vez só: na lista de colunas ou no filtro, roda a cada linha; em subconsulta, uma vez.",
+    core=False,
+)
+def clock_a_row(stage: Stage) -> Observed:
+    rows = 1000
+    stage.build(5)
+    with stage.connection() as connection:
+        # Counted by a sequence, which only a function that is called moves on.
+        connection.execute("CREATE SEQUENCE leituras")
+        connection.execute(
+            "CREATE FUNCTION relogio_contado() RETURNS TIMESTAMPTZ LANGUAGE plpgsql STABLE"
+            " AS $$BEGIN PERFORM nextval('leituras'); RETURN relogio(); END$$"
+        )
+        counted = []
+        for query in (
+            "SELECT relogio_contado() FROM generate_series(1, %s)",
+            "SELECT 1 FROM generate_series(1, %s) AS vence WHERE to_timestamp(vence) > relogio_contado()",
+            "SELECT (SELECT relogio_contado()) FROM generate_series(1, %s)",
+        ):
+            connection.execute("ALTER SEQUENCE leituras RESTART")
+            connection.execute(query.encode(), [rows])
+            read = connection.execute("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM leituras").fetchone()
+            counted.append(read[0] if read else 0)
+    listed, filtered, once = counted
+    return Observed(
+        # The planner may read it once more, to estimate how many rows the filter leaves.
+        listed == rows and rows <= filtered <= rows + 1 and once == 1,
+        f"readings for {rows} rows: in the target list {listed}, in the WHERE {filtered}, in a sub-select {once}",
+        f"leituras para {rows} linhas: na lista de colunas {listed}, no WHERE {filtered}, em subconsulta {once}",
+    )
+
+
 @lesson.scenario("time_zone", core=False)
 def time_zone(play: Play) -> Observed:
     at_once, later = play["c_looks"].rows, play["c_looks_again"].rows

@@ -27,6 +27,10 @@ lesson = Lesson(
     psql_only=Text("partly (the truth table needs ./lab run 06)", "em parte (a tabela-verdade pede ./lab run 06)"),
 )
 
+# How reservar mints a token, and how it could: 60 random bits.
+MINTED = "nextval('token_reserva_seq')"
+RANDOM = "('x' || left(replace(gen_random_uuid()::TEXT, '-', ''), 15))::BIT(60)::BIGINT"
+
 
 @lesson.scenario("same_name")
 def same_name(play: Play) -> Observed:
@@ -205,8 +209,10 @@ def heartbeat_by_id(play: Play) -> Observed:
 
 @lesson.experiment(
     "asynchronous_commit",
-    "With asynchronous commit a crash can bring a token back, and then a late write gets through; with synchronous commit it did not.",
-    "Com commit assíncrono, uma queda pode trazer um token de volta, e então passa uma escrita atrasada; com commit síncrono, não trouxe.",
+    "With asynchronous commit a crash can bring a token back, and then a late write gets through; with synchronous commit, or with"
+    " random tokens, it did not.",
+    "Com commit assíncrono, uma queda pode trazer um token de volta, e então passa uma escrita atrasada; com commit síncrono, ou com"
+    " tokens aleatórios, não trouxe.",
     core=False,
 )
 def asynchronous_commit(stage: Stage) -> Observed:
@@ -217,15 +223,18 @@ def asynchronous_commit(stage: Stage) -> Observed:
     with scratch_server(wal_writer_delay="10s") as server:
         lazy = [_claim_crash_claim(server, synchronous_commit="off") for _ in range(2)]
         safe = [_claim_crash_claim(server, synchronous_commit="on") for _ in range(2)]
-    repeated, again = (sum(each.before == each.after for each in crashes) for crashes in (lazy, safe))
-    through, refused = (sum(each.late_rows for each in crashes) for crashes in (lazy, safe))
+        drawn = [_claim_crash_claim(server, synchronous_commit="off", minted=RANDOM) for _ in range(2)]
+    repeated, again, alike = (sum(each.before == each.after for each in crashes) for crashes in (lazy, safe, drawn))
+    through, refused, by_luck = (sum(each.late_rows for each in crashes) for crashes in (lazy, safe, drawn))
     first, last = lazy[0], safe[0]
     return Observed(
-        repeated > 0 and through == repeated and again == refused == 0,
+        repeated > 0 and through == repeated and again == refused == alike == by_luck == 0,
         f"asynchronous: token {first.before}, after the crash {first.after}; repeated {repeated} of {len(lazy)}, late writes {through}"
-        f"; synchronous: {last.before}, then {last.after}; repeated {again} of {len(safe)}, late writes {refused}",
+        f"; synchronous: {last.before}, then {last.after}; repeated {again} of {len(safe)}, late writes {refused}"
+        f"; asynchronous and random: repeated {alike} of {len(drawn)}, late writes {by_luck}",
         f"assíncrono: token {first.before}, depois da queda {first.after}; repetido {repeated} de {len(lazy)}, escritas atrasadas {through}"
-        f"; síncrono: {last.before}, depois {last.after}; repetido {again} de {len(safe)}, escritas atrasadas {refused}",
+        f"; síncrono: {last.before}, depois {last.after}; repetido {again} de {len(safe)}, escritas atrasadas {refused}"
+        f"; assíncrono e aleatório: repetido {alike} de {len(drawn)}, escritas atrasadas {by_luck}",
     )
 
 
@@ -238,10 +247,14 @@ class _Crash:
     late_rows: int
 
 
-def _claim_crash_claim(server: EmbeddedServer, synchronous_commit: str) -> _Crash:
+def _claim_crash_claim(server: EmbeddedServer, synchronous_commit: str, minted: str = MINTED) -> _Crash:
     # A new sequence has logged no number yet: it logs 32 ahead, and only the loss of that record can bring a number back.
     schema.build(server.conninfo(), truth_table.STATE)
     with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
+        claim = a.execute("SELECT pg_get_functiondef('reservar'::REGPROC)").fetchone()
+        assert claim and claim[0].count(MINTED) == 1
+        a.execute(claim[0].replace(MINTED, minted).encode())
+        a.execute("CHECKPOINT")  # the function is on the disk; what comes after it may be lost
         a.execute(f"SET synchronous_commit = {synchronous_commit}".encode())
         claimed = a.execute("SELECT token_reserva FROM reservar('worker-a')").fetchone()
         crash(server)

@@ -9,7 +9,7 @@ from threading import Barrier
 import psycopg
 
 from lab.buffers import touched
-from lab.failure import classify
+from lab.failure import classify, of_status
 from lab.horizon import wait_for_older_transactions
 from lab.language import Text, brazilian
 from lab.lesson import Lesson, Observed, Stage, find_scenario
@@ -121,6 +121,37 @@ def counted_apart(stage: Stage) -> Observed:
         counted == [(*pair, 1) for pair in expected],
         f"{told}; by SQLSTATE {states}",
         f"{told}; pelos SQLSTATEs {states}",
+    )
+
+
+@lesson.experiment(
+    "receivers_answers",
+    "A receiver that is busy (429) or fails (503) says nothing of the document, which comes back later; one that rejects it (422) ends it.",
+    "Um receptor ocupado (429) ou com falha (503) nada diz do documento, que volta mais tarde; um que o rejeita (422) o encerra.",
+    core=False,
+)
+def receivers_answers(stage: Stage) -> Observed:
+    stage.build(8)
+    ends = {}
+    with stage.connection() as connection:
+        for status in (429, 503, 422):
+            document = connection.execute("SELECT documento_id, token_reserva FROM reservar('worker-a')").fetchone()
+            failure = classify(of_status(status))
+            row = connection.execute(
+                "SELECT status, disponivel_em > relogio() FROM falhar(%s, %s, %s, %s)",
+                [*(document or (None, None)), failure.category, failure.reason],
+            ).fetchone()
+            ends[status] = (failure.category, *(row or ()))
+    told = "; ".join(f"{status}: {category}, {state}" for status, (category, state, _) in ends.items())
+    return Observed(
+        ends
+        == {
+            429: ("sistemico", "pendente", True),
+            503: ("sistemico", "pendente", True),
+            422: ("conteudo", "falhou", None),
+        },
+        told,
+        told,
     )
 
 
