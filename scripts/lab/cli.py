@@ -53,7 +53,7 @@ from lab.schema import libpq_environment
 from lab.server import EmbeddedServer
 from lab.session import SCHEMA, SessionPins
 from lab.stepper import Stepper, Stopped
-from lab.target import Target, open_target
+from lab.target import Target, named_server, open_target
 from lab.tour import Tour
 
 app = typer.Typer(
@@ -244,16 +244,19 @@ def worker(
     batch: Annotated[int, typer.Option(min=1, max=1000, help="Documents a claim.")] = 1,
     lease: Annotated[float, typer.Option(min=0.1, help="Seconds.")] = 30.0,
     tenant: Annotated[str | None, typer.Option(help="Only this one's documents.")] = None,
+    rest: Annotated[
+        float, typer.Option(min=0.01, help="Seconds at most between two looks at a receiver that does not answer.")
+    ] = 60.0,
     poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks at an empty queue.")] = 1.0,
     beat: Annotated[
         float | None, typer.Option(min=0.0, help="Seconds between renewals (a third of the lease); 0: none.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver to answer.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver's whole answer.")] = 10.0,
     irreversible: Annotated[
         bool, typer.Option("--irreversible", help="A result that nobody can tell is for people.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="One claim.")] = False,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left to wait for.")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no document is due or put off.")] = False,
     stop_at: Annotated[
         str | None, typer.Option(metavar="POINT", help=f"For drills, stop there: {', '.join(processes.STOPS)}.")
     ] = None,
@@ -269,14 +272,18 @@ def worker(
         tenant=tenant,
         poll=poll,
         beat=beat,
+        rest=rest,
         irreversible=irreversible,
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),
     )
-    with _server(Console(stderr=True), quiet=True) as target:
-        work = PostToReceiver(receiver_url, timeout)
-        processes.run_until_signal(processes.make(target.conninfo, work, options, schema_))
+    work = PostToReceiver(receiver_url, timeout)
+    with ExitStack() as last:
+        # A server that the reader named may come up after its workers: they wait for it.
+        named = named_server()
+        conninfo = named[1] if named else last.enter_context(_server(Console(stderr=True), quiet=True)).conninfo
+        processes.run_until_signal(processes.make(conninfo, work, options, schema_))
 
 
 @app.command()
