@@ -456,7 +456,7 @@ def test_the_functions_are_told_pinned_and_closed(queue: psycopg.Connection) -> 
 def test_the_check_leaves_no_trace(with_roles: psycopg.Connection) -> None:
     before = everything(with_roles)
     report = permissions.check(with_roles)
-    assert report.good and report.on_own_row and len(report.calls) == 21
+    assert report.good and report.on_own_row and len(report.calls) == 22
     assert everything(with_roles) == before
     assert rows(with_roles, "SELECT current_user = session_user") == [(True,)]
 
@@ -562,7 +562,7 @@ def test_the_command_as_a_service_account_itself_names_what_it_lacks(
     itself = make_conninfo(grown, user=service)
     done = run_lab("check-permissions", "--worker", service, "--dsn", itself)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert "7 of 7 calls allowed" in done.stdout and "connect as the owner" in done.stdout
+    assert "8 of 8 calls allowed" in done.stdout and "connect as the owner" in done.stdout
     with_roles.execute("REVOKE EXECUTE ON FUNCTION concluir FROM sql_semana_12_worker")
     done = run_lab("check-permissions", "--worker", service, "--dsn", itself)
     assert done.returncode == 1
@@ -572,7 +572,7 @@ def test_the_command_as_a_service_account_itself_names_what_it_lacks(
 def test_the_command_as_the_owner_checks_a_service_account_on_a_row(grown: str, service: str) -> None:
     done = run_lab("check-permissions", "--worker", service, LAB_DSN=grown)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert "7 of 7 calls allowed" in done.stdout and "connect as the owner" not in done.stdout
+    assert "8 of 8 calls allowed" in done.stdout and "connect as the owner" not in done.stdout
 
 
 def test_a_connection_of_its_own_wants_to_know_what_it_is_for(database: str) -> None:

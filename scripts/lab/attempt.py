@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import psycopg
 
@@ -72,16 +72,20 @@ class Attempts:
             # Not even that could be written; the lease will end.
             self._log.failure("unwritten", silence, claim)
 
-    def written(self, claim: Claim, event: str, version: int | None, **facts: object) -> bool:
-        """Whether the outcome was written; zero rows mean that the document is no longer this worker's.
+    def written(self, claim: Claim, event: str, version: int | None, **facts: Any) -> bool:
+        """Whether the outcome was written; see `each_written`."""
+        self.each_written(event, [(claim, version, facts)])
+        return version is not None
 
-        Or, if it had to be sent again since the answer was lost, that it had been written already.
+    def each_written(self, event: str, outcomes: Sequence[tuple[Claim, int | None, dict[str, Any]]]) -> None:
+        """Say of the outcomes of one statement whether they were written, each with its facts.
+
+        No version means that the document is no longer this worker's; or, if the statement had to be sent again since its answer
+        was lost, perhaps that it had been written already.
         """
-        if version is None:
-            self._log.of(claim, "perhaps_written" if self._queue.sent_again else "refused", wanted=event)
-            return False
-        self._log.of(claim, event, **facts | {"version": version})
-        return True
+        self._log.each(event, [(claim, facts | {"version": new}) for claim, new, facts in outcomes if new is not None])
+        unchanged = "perhaps_written" if self._queue.sent_again else "refused"
+        self._log.each(unchanged, [(claim, {"wanted": event}) for claim, new, _ in outcomes if new is None])
 
     def _attempt(self, claim: Claim) -> Done | None:
         """What is to be done is decided by the stage in which an earlier attempt left the document."""

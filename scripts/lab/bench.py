@@ -1,23 +1,71 @@
-"""`lab bench`: ratios measured in one run, interleaved, since bare times mean little on a shared machine."""
+"""`lab bench`: ratios measured in one run, interleaved, since bare times mean little on a shared machine.
+
+What the queue does is measured by lab.throughput; here is how it is told, and the lab's own running times.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
-from lab import lesson, paths, referee
+from lab import lesson, paths, referee, throughput
 from lab.binaries import find_program
+from lab.emptying import Field
 from lab.errors import LabError
 from lab.lesson import Stage
 from lab.player import play
 from lab.scenario import Scenario
 from lab.server import EmbeddedServer
+from lab.target import Target
+from lab.throughput import Bench
 from lab.tour import Tour
+
+QUEUE = ("workers", "guarantees", "pending")
+PARTS = (*QUEUE, "lab")
+
+
+def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] = QUEUE) -> Bench:
+    """Measure what the queue does and print it as it comes; `rounds` is how often each is measured.
+
+    parts: workers (against pgbench), guarantees (what each costs), pending (a claim among few and among many).
+    Raises LabError if a run is void, or on a server that does not wait for its disk.
+    """
+    throughput.insist_on_disk(target)
+
+    def seen(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
+    cores = os.cpu_count() or 1
+    cells, prices, among = [], [], []
+    started = time.monotonic()
+    with ExitStack() as stack:
+        if "workers" in parts:
+            field = Field(stack.enter_context(target.database("bench")), throughput.STATE)
+            seen(
+                f"documents a second, worker / pgbench, {rounds} rounds interleaved, on {cores} cores: median (smallest to largest)"
+            )
+            cells = throughput.compare(field, rounds, seen)
+            throughput.why(field, seen)
+        if "guarantees" in parts:
+            seen("claim and finish of one document, as a ratio to the episode's; WAL bytes and fsyncs a document")
+            seen(f"  {'':34} {'time':22} {'not waiting for disk':22} {'WAL':>7} {'fsyncs':>6}")
+            prices = throughput.price(list(throughput.priced(target, stack)), rounds, seen)
+        if "pending" in parts:
+            few, many = throughput.PENDING
+            seen(
+                f"time of a claim, {many:,} pending / {few:,} pending, {throughput.LOOKS} claims each interleaved: medians"
+            )
+            fields = [Field(stack.enter_context(target.database("bench")), throughput.STATE) for _ in range(2)]
+            among = throughput.among_many(fields[0], fields[1], seen)
+    seen(f"measured in {time.monotonic() - started:.0f} s; every document of every run finished once")
+    return Bench(target.version, cores, tuple(cells), tuple(prices), tuple(among))
 
 
 def bench(stage: Stage, console: Console, rounds: int) -> None:

@@ -35,6 +35,7 @@ from lab import (
     schema,
     soak,
     terminals,
+    throughput,
 )
 from lab import doctor as diagnosis
 from lab import drill as drills
@@ -528,11 +529,45 @@ def matrix_(
 
 
 @app.command("bench", rich_help_panel=MAINTAINERS)
-def bench_(rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5) -> None:
-    """Measure: the player against isolationtester, the server's start, the tour."""
+def bench_(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PART …]", help=f"Of {', '.join(bench.PARTS)}; all but lab if none is named."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
+    load: Annotated[bool, typer.Option("--load", help="On a given server too: it is loaded to its limit.")] = False,
+    keep: Annotated[bool, typer.Option("--record", help="Write the figures under data/observed.")] = False,
+) -> None:
+    """Measure: the worker against pgbench, what each guarantee costs, a claim among many; lab: the lab's own running times."""
+    for part in parts or ():
+        if part not in bench.PARTS:
+            raise typer.BadParameter(f"{part} is none of {', '.join(bench.PARTS)}")
     console = Console()
-    with _server(console) as target, _stage(target) as stage:
-        bench.bench(stage, console, rounds)
+    wanted = tuple(part for part in parts or bench.QUEUE if part != "lab")
+    if keep and set(wanted) != set(bench.QUEUE):
+        raise typer.BadParameter("--record wants all parts, so that the figures are of one run")
+    with _server(console) as target:
+        if target.embedded is None and wanted:
+            _insist_on_load(load)
+        if wanted:
+            figures = bench.queue(target, console, rounds, wanted)
+            if keep:
+                throughput.RECORDED.write_text(figures.as_json(), encoding="utf-8")
+        if "lab" in (parts or ()):
+            with _stage(target) as stage:
+                bench.bench(stage, console, rounds)
+
+
+def _insist_on_load(load: bool) -> None:
+    if not load:
+        raise LabError(
+            say(
+                "A server of yours is named (LAB_DSN or PG…), and the benchmark loads a server to its limit: add --load if that is"
+                " what you want.",
+                "Um servidor seu foi indicado (LAB_DSN ou PG…), e o benchmark leva o servidor ao limite: use --load se for isso que"
+                " você quer.",
+            )
+        )
 
 
 @contextmanager

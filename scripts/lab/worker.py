@@ -217,8 +217,8 @@ class Worker:
             self._let_go()
 
     def _finished(self, versions: list[int | None]) -> None:
-        for (claim, _), version in zip(self._done, versions, strict=True):
-            self._attempts.written(claim, "finished", version)
+        outcomes = zip(self._done, versions, strict=True)
+        self._attempts.each_written("finished", [(claim, version, {}) for (claim, _), version in outcomes])
         self._let_go()
 
     def _let_go(self) -> None:

@@ -44,7 +44,7 @@ class Unreachable(Exception):
     """The database is away, and the worker was asked to stop waiting for it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A document as it was claimed: what the attempt needs, and the token that proves whose it is."""
 
