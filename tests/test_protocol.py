@@ -159,6 +159,14 @@ REFUSED = [
     *(("stage", f"registrar_etapa(1, 1, {stage})") for stage in ("NULL", "''", "'obtido'", "'chamado'")),
     *(("p_referencia", f"registrar_etapa(2, 2, 'obtido', {reference})") for reference in [*BLANK, "repeat('x', 201)"]),
     *(("p_referencia", f"concluir(2, 2, {reference})") for reference in [*BLANK[1:], "repeat('x', 201)"]),
+    *(("p_documentos", f"concluir_lote({batch}, '{{1,2}}')") for batch in ("NULL", "'{1,NULL}'", "'{1,1}'")),
+    ("p_documentos", "concluir_lote((SELECT array_agg(n) FROM generate_series(1, 1001) AS n), '{1}')"),
+    *(("p_tokens", f"concluir_lote('{{1,2}}', {tokens})") for tokens in ("NULL", "'{1}'", "'{1,2,3}'", "'{1,NULL}'")),
+    *(("p_referencias", f"concluir_lote('{{1,2}}', '{{1,2}}', '{these}')") for these in ("{}", "{R1}", "{R1,R2,R3}")),
+    *(
+        ("p_referencia", f"concluir_lote('{{1,2}}', '{{1,2}}', ARRAY[NULL, {reference}])")
+        for reference in [*BLANK[1:], "repeat('x', 201)"]
+    ),
     *(("p_categoria", f"falhar(1, 1, {category}, 'motivo')") for category in ("NULL", "''", "'queda'", "'CONTEUDO'")),
     *(("p_motivo", f"falhar(1, 1, 'sistemico', {reason})") for reason in BLANK),
     *(("p_motivo", f"conciliar(1, 1, {reason})") for reason in BLANK),
@@ -239,6 +247,74 @@ def test_a_key_that_is_there_already_changes_nothing(queue: psycopg.Connection) 
     before = everything(queue)
     assert rows(queue, "enfileirar('NFE-0001', 'other.xml', '<other/>', 'another')") == []
     assert everything(queue) == before
+
+
+# A batch
+
+
+def test_a_batch_finishes_what_is_its_own_and_leaves_the_rest_as_it_is(queue: psycopg.Connection) -> None:
+    before = everything(queue)
+    assert rows(queue, "concluir_lote('{}', '{}')") == []
+    assert rows(queue, f"concluir_lote('{{99,{IN_WORK},{FINISHED}}}', '{{5,2,3}}')") == []
+    assert rows(queue, f"concluir_lote('{{{IN_WORK}}}', '{{1}}', NULL, 'another')") == []
+    assert everything(queue) == before
+    batch = f"concluir_lote('{{99,{WAITING},{UNKNOWN},{FINISHED},{IN_WORK}}}', '{{5,1,2,3,1}}', '{{A,B,R1,D,NULL}}', 'padrao')"
+    assert sorted(rows(queue, batch)) == [(IN_WORK, "concluido", 2), (UNKNOWN, "concluido", 3)]
+    assert rows(queue, batch) == []
+    left = "SELECT etapa, referencia_externa FROM fila_documentos WHERE documento_id <= 2 ORDER BY documento_id"
+    assert queue.execute(left.encode()).fetchall() == [("nao_chamado", None), ("obtido", "R1")]
+
+
+def test_a_batch_with_one_of_unknown_result_changes_nothing(queue: psycopg.Connection) -> None:
+    before = everything(queue)
+    queue.execute("SAVEPOINT before")
+    with pytest.raises(
+        psycopg.errors.ObjectNotInPrerequisiteState, match=f"document {UNKNOWN}: the result of the call"
+    ):
+        rows(queue, "concluir_lote('{2,1}', '{2,1}', '{NULL,R1}')")
+    queue.execute("ROLLBACK TO before")
+    assert everything(queue) == before
+
+
+@pytest.mark.parametrize("reference", ["NULL", "'R1'"])
+def test_a_batch_leaves_what_the_finish_of_one_leaves(queue: psycopg.Connection, reference: str) -> None:
+    queue.execute(
+        "UPDATE fila_documentos SET ultimo_erro = 'antigo', categoria_erro = 'sistemico' WHERE documento_id = 1"
+    )
+    left = []
+    for call in (f"concluir(1, 1, {reference})", f"concluir_lote('{{1}}', '{{1}}', ARRAY[{reference}])"):
+        queue.execute("SAVEPOINT before")
+        answer = rows(queue, call)
+        row = "SELECT to_jsonb(f) - ARRAY['conteudo_xml', 'concluido_em'] FROM fila_documentos AS f WHERE documento_id = 1"
+        audit = "SELECT to_jsonb(a) - ARRAY['auditoria_id', 'quando'] FROM auditoria AS a ORDER BY auditoria_id"
+        times = "SELECT f.concluido_em = a.quando FROM fila_documentos AS f INNER JOIN auditoria AS a USING (documento_id, versao)"
+        left.append(
+            [
+                answer,
+                *(
+                    queue.execute(query.encode()).fetchall()
+                    for query in (row, audit, f"{times} WHERE documento_id = 1")
+                ),
+            ]
+        )
+        queue.execute("ROLLBACK TO before")
+    assert left[0] == left[1]
+    assert left[0][-1] == [(True,)]
+
+
+def guard(source: str) -> str:
+    """The condition under which a document is locked, without its spaces."""
+    found = re.search(r"WHERE\s+(.*?)\s+(ORDER BY|FOR NO KEY UPDATE)", source, re.DOTALL)
+    assert found is not None
+    return " ".join(found[1].split())
+
+
+def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
+    sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
+    if "concluir_lote" in sources:
+        lock = sources["concluir_lote"].partition("CROSS JOIN fila_documentos")[2]
+        assert guard(lock) == guard(sources["travar"])
+        assert "p_token" in guard(lock)
 
 
 # A clock that is moved backwards

@@ -176,6 +176,16 @@ def test_an_outcome_reads_one_document(
     assert len(claimed) == CALLS
 
 
+@pytest.mark.parametrize("batch", BATCHES)
+def test_a_batch_that_is_finished_reads_no_more_than_its_documents(plans: Plans, batch: int) -> None:
+    for number in range(CALLS // 2):
+        claimed = plans.call("reservar", "worker-a", batch, "30 seconds", COMMON)
+        documents, tokens = [row[0] for row in claimed], [row[3] for row in claimed]
+        assert len(plans.call("concluir_lote", documents, tokens, ["R1"] * batch, None)) == batch
+        assert plans.sequential_scans() == [], f"call {number}"
+        assert plans.buffers() <= COLD + 60 * batch, f"call {number}"
+
+
 @pytest.mark.parametrize(
     ("index", "call"),
     [

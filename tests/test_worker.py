@@ -283,6 +283,139 @@ def test_not_sent_does_not_undo_what_an_earlier_attempt_may_have_done(queue_09: 
     assert document(queue_09)[:2] == ("pendente", "desconhecido")
 
 
+# Finishing together with the next claim
+
+
+def taken_away(conninfo: str, number: int) -> None:
+    """Its lease ends, and it is recovered."""
+    late = "UPDATE sql_semana_12.fila_documentos SET reservado_ate = '2000-01-01' WHERE documento_id = "
+    execute(conninfo, f"{late}{number}; SELECT sql_semana_12.recuperar('vigia')")
+
+
+@dataclass
+class Pure(Pretended):
+    """Work without a call, and what happens while it works on its last document."""
+
+    outside: bool = False
+    last: str = "NFE-0004"
+    meanwhile: Callable[[], None] = lambda: None
+
+    def prepare(self, payload: str) -> bytes:
+        if self.last in payload:
+            self.meanwhile()
+        return super().prepare(payload)
+
+
+def test_work_without_a_call_is_finished_without_stages(queue_09: str, run: Run) -> None:
+    pure = Pure()
+    ran = run(pure, batch=3, rounds=2)
+    assert (pure.called, pure.asked) == ([], [])
+    assert [ran.names(number) for number in (1, 2, 3, 4)] == [["claimed", "finished"]] * 4
+    assert {document(queue_09, number)[:2] for number in (1, 2, 3, 4)} == {("concluido", "nao_chamado")}
+
+
+@pytest.mark.parametrize(("batch", "transactions"), [(1, 5), (2, 3), (4, 2)])
+def test_a_finish_and_the_next_claim_are_one_transaction(
+    queue_09: str, run: Run, batch: int, transactions: int
+) -> None:
+    run(Pure(), batch=batch, rounds=None, until_empty=True)
+    # Row versions of one transaction have the same xmin.
+    assert fetch(queue_09, "SELECT count(DISTINCT xmin::TEXT) FROM sql_semana_12.auditoria") == [(transactions,)]
+    together = (
+        "SELECT count(*) FROM sql_semana_12.auditoria AS a INNER JOIN sql_semana_12.auditoria AS b ON a.xmin::TEXT = b.xmin::TEXT"
+        " WHERE a.para = 'concluido' AND b.de = 'pendente' AND b.auditoria_id < a.auditoria_id"
+    )
+    assert fetch(queue_09, together) == [(0,)], "the finish comes first"
+
+
+def test_a_finish_and_a_claim_answer_each_for_itself(queue_09: str) -> None:
+    queue, claim = claimed(queue_09)
+    versions, claims = queue.finish_and_claim([(claim, "R-1")], "worker-a", 2, 30, None)
+    assert (versions, [each.document for each in claims]) == ([2], [2, 3])
+    assert queue.finish_all([(claims[1], None), (claim, None), (claims[0], "R-2")]) == [2, None, 2]
+    queue.close()
+
+
+def test_a_late_document_in_a_batch_changes_nothing_and_holds_back_no_other(queue_09: str, run: Run) -> None:
+    ran = run(Pure(meanwhile=lambda: taken_away(queue_09, 2)), batch=4)
+    assert ran.names(2) == ["claimed", "refused"]
+    assert ran.of("refused")[0]["wanted"] == "finished"
+    assert sorted(event["id"] for event in ran.of("finished")) == [1, 3, 4]
+    assert {event["version"] for event in ran.of("finished")} == {2}
+    assert document(queue_09, 2)[0] == "pendente"
+
+
+@pytest.mark.parametrize("error", [LabError, None])
+def test_a_claim_that_fails_loses_no_finish(queue_09: str, run: Run, error: type[LabError] | None) -> None:
+    # Refused for good, or for a while.
+    body = "RAISE EXCEPTION 'not now' USING ERRCODE = '%s'" % ("22023" if error else "53000")
+
+    def no_more_claims() -> None:
+        name = "sql_semana_12.reservar(TEXT, INTEGER, INTERVAL, TEXT)"
+        ((text,),) = fetch(queue_09, f"SELECT pg_get_functiondef('{name}'::REGPROCEDURE)")
+        execute(queue_09, str(text).replace("BEGIN\n", f"BEGIN\n{body};\n", 1))
+
+    pure = Pure(last="NFE-0002", meanwhile=no_more_claims)
+    if error:
+        with pytest.raises(error):
+            run(pure, batch=2, rounds=2)
+    else:
+        ran = run(pure, batch=2, rounds=2)
+        assert [event["event"] for event in ran.events[-4:]] == ["finished", "finished", "error", "stopped"]
+    assert [document(queue_09, number)[0] for number in (1, 2, 3)] == ["concluido", "concluido", "pendente"]
+
+
+def test_a_document_that_cannot_be_finished_holds_back_no_other(
+    queue_09: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workqueue, "LOCK_TIMEOUT", 0.05)
+    with psycopg.connect(queue_09) as stranger:
+
+        def lock() -> None:
+            stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 2 FOR UPDATE")
+
+        ran = run(Pure(meanwhile=lock), batch=4)
+    assert sorted(event["id"] for event in ran.of("finished")) == [1, 3, 4]
+    assert [(event["id"], event["sqlstate"]) for event in ran.of("unwritten")] == [(2, "55P03")]
+
+
+def test_a_batch_whose_connection_is_lost_is_sent_again(queue_09: str, run: Run) -> None:
+    ran = run(Pure(meanwhile=lambda: terminate(queue_09, "lab/worker-a")), batch=4, rounds=2)
+    assert len(ran.of("finished")) == 4
+    assert len(ran.of("database_lost")) == 1
+
+
+def test_a_document_is_held_until_it_is_finished(queue_09: str, capsys: pytest.CaptureFixture[str]) -> None:
+    held: list[int] = []
+    pure = Pure()
+    made = worker.make(queue_09, pure, Options("worker-a", batch=4, rounds=1, beat=0.0))
+    pure.meanwhile = lambda: held.extend(claim.document for claim in made._heartbeat.held())
+    made.run()
+    assert sorted(held) == [1, 2, 3, 4]
+    assert made._heartbeat.held() == []
+
+
+@pytest.mark.parametrize("batch", [[1, 2], [2, 1]])
+def test_a_batch_is_locked_in_the_order_of_its_keys_whatever_its_own(queue_09: str, batch: list[int]) -> None:
+    queue = Queue(queue_09, "lab/test")
+    claims = {claim.document: claim for claim in queue.claim("worker-a", 2, 30, None)}
+    done = [(claims[number], None) for number in batch]
+    answers: list[list[int | None]] = []
+    with psycopg.connect(queue_09) as stranger, psycopg.connect(queue_09, autocommit=True) as watch:
+        stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 1 FOR UPDATE")
+        finishing = threading.Thread(target=lambda: answers.append(queue.finish_all(done)))
+        finishing.start()
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+        while watch.execute(waits, [stranger.info.backend_pid]).fetchone() != (1,):
+            assert finishing.is_alive()
+        # It waits for the first, and holds nothing that whoever has the first could wait for.
+        watch.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 2 FOR UPDATE NOWAIT")
+        stranger.rollback()
+        finishing.join()
+    queue.close()
+    assert answers == [[2, 2]]
+
+
 # Losing a document
 
 

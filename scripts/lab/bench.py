@@ -49,7 +49,8 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
         if "workers" in parts:
             field = Field(stack.enter_context(target.database("bench")), throughput.STATE)
             seen(
-                f"documents a second, worker / pgbench, {rounds} rounds interleaved, on {cores} cores: median (smallest to largest)"
+                f"documents a second, worker / pgbench, {rounds} rounds interleaved, on {cores} cores: median (smallest to largest);"
+                " both rates; processor time of the workers' own processes a document"
             )
             cells = throughput.compare(field, rounds, seen)
             throughput.why(field, seen)

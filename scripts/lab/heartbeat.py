@@ -27,16 +27,17 @@ class Heartbeat(threading.Thread):
         self._lost: set[int] = set()
         self._stopping = threading.Event()
 
-    def hold(self, claim: Claim) -> None:
-        """Renew this one from now on."""
+    def hold(self, *claims: Claim) -> None:
+        """Renew these from now on."""
         with self._turn:
-            self._held[claim.token] = claim
+            self._held.update((claim.token, claim) for claim in claims)
 
-    def release(self, claim: Claim) -> None:
-        """Renew this one no more: its attempt is over."""
+    def release(self, *claims: Claim) -> None:
+        """Renew these no more: their attempts are over."""
         with self._turn:
-            self._held.pop(claim.token, None)
-            self._lost.discard(claim.token)
+            for claim in claims:
+                self._held.pop(claim.token, None)
+                self._lost.discard(claim.token)
 
     def lost(self, claim: Claim) -> bool:
         """Whether a renewal of this one was refused, or nobody renews any more."""

@@ -147,8 +147,8 @@ def compare(
             ratio = spread([ours / theirs for ours, theirs, _ in pairs])
             cells.append(Cell(batch, number, by_worker, by_pgb, processor, ratio))
             seen(
-                f"  batch {batch:3}, workers {number}: {ratio}   worker {by_worker:,.0f}/s (its Python {processor * 1e6:,.0f} µs of processor a"
-                f" document), pgbench {by_pgb:,.0f}/s{_missed(ratio.median, AIMS.get(batch, 0))}"
+                f"  batch {batch:3}, workers {number}: {ratio}   {by_worker:7,.0f} and {by_pgb:7,.0f}; Python {processor * 1e6:4,.0f} µs"
+                f"{_missed(ratio.median, AIMS.get(batch, 0))}"
             )
     return cells
 

@@ -162,8 +162,7 @@ class Worker:
             self._finished(versions)
         else:
             claims = self._queue.claim(*wanted)
-        for claim in claims:
-            self._heartbeat.hold(claim)
+        self._heartbeat.hold(*claims)
         self._log.each(
             "claimed",
             [(claim, {"version": claim.version, "attempt": claim.attempt, "stage": claim.stage}) for claim in claims],
@@ -222,8 +221,7 @@ class Worker:
         self._let_go()
 
     def _let_go(self) -> None:
-        for claim, _ in self._done:
-            self._heartbeat.release(claim)
+        self._heartbeat.release(*(claim for claim, _ in self._done))
         self._done = []
 
     def _pause(self, here: StopAt) -> None:

@@ -294,11 +294,12 @@ def _turned_away() -> LabError:
 
 def _batch(done: Sequence[Done]) -> list[object]:
     """The arguments of `FINISH`. Its tenant is null, which is any, unless it is the same for all."""
+    references = [reference for _, reference in done]
     tenants = {claim.tenant for claim, _ in done}
     return [
         [claim.document for claim, _ in done],
         [claim.token for claim, _ in done],
-        [reference for _, reference in done],
+        references if any(references) else None,
         tenants.pop() if len(tenants) == 1 else None,
     ]
 
