@@ -397,6 +397,12 @@ def test_a_document_is_held_until_it_is_finished(queue_09: str, capsys: pytest.C
 
 @pytest.mark.parametrize("batch", [[1, 2], [2, 1]])
 def test_a_batch_is_locked_in_the_order_of_its_keys_whatever_its_own(queue_09: str, batch: list[int]) -> None:
+    # So that the plan meets the rows in the order of the batch, unless they are put in that of their keys.
+    execute(
+        queue_09,
+        "SELECT sql_semana_12.enfileirar('K' || n, 'k.xml', '<nfe/>') FROM generate_series(1, 2000) AS n;"
+        " DROP INDEX sql_semana_12.fila_documentos_processando_idx; ANALYZE sql_semana_12.fila_documentos",
+    )
     queue = Queue(queue_09, "lab/test")
     claims = {claim.document: claim for claim in queue.claim("worker-a", 2, 30, None)}
     done = [(claims[number], None) for number in batch]
