@@ -358,11 +358,22 @@ def test_a_claim_that_fails_loses_no_finish(queue_09: str, run: Run, error: type
     pure = Pure(last="NFE-0002", meanwhile=no_more_claims)
     if error:
         with pytest.raises(error):
-            run(pure, batch=2, rounds=2)
+            run(pure, batch=2, rounds=3)
     else:
         ran = run(pure, batch=2, rounds=2)
         assert [event["event"] for event in ran.events[-4:]] == ["finished", "finished", "error", "stopped"]
     assert [document(queue_09, number)[0] for number in (1, 2, 3)] == ["concluido", "concluido", "pendente"]
+
+
+def test_a_finish_that_is_refused_is_not_taken_for_the_claim(queue_09: str, run: Run) -> None:
+    execute(
+        queue_09,
+        "CREATE OR REPLACE FUNCTION sql_semana_12.exigir_lote(p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[])"
+        " RETURNS VOID LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '22023'; END $$",
+    )
+    ran = run(Pure(), batch=2, rounds=4)
+    assert [event["sqlstate"] for event in ran.of("error")] == ["22023"] * 2
+    assert {document(queue_09, number)[0] for number in (1, 2, 3, 4)} == {"concluido"}
 
 
 def test_a_document_that_cannot_be_finished_holds_back_no_other(

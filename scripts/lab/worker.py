@@ -139,9 +139,11 @@ class Worker:
             if not claims:
                 return Found.NOTHING_MORE if self._nothing_left() else Found.NOTHING_NOW
         except psycopg.Error as error:
+            claim_alone = not self._done
             self._finish_all()
             self._log.failure("error", error)
-            if lasts(error):
+            # Sent together with a finish, either of them may be what was refused; the next round tells.
+            if claim_alone and lasts(error):
                 raise _refusal(error) from None
             return Found.NOTHING_NOW
         for claim in claims:
