@@ -366,11 +366,7 @@ def test_a_claim_that_fails_loses_no_finish(queue_09: str, run: Run, error: type
 
 
 def test_a_finish_that_is_refused_is_not_taken_for_the_claim(queue_09: str, run: Run) -> None:
-    execute(
-        queue_09,
-        "CREATE OR REPLACE FUNCTION sql_semana_12.exigir_lote(p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[])"
-        " RETURNS VOID LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '22023'; END $$",
-    )
+    refusing(queue_09, "22023", what=FINISHES)
     ran = run(Pure(), batch=2, rounds=4)
     assert [event["sqlstate"] for event in ran.of("error")] == ["22023"] * 2
     assert {document(queue_09, number)[0] for number in (1, 2, 3, 4)} == {"concluido"}
@@ -703,6 +699,23 @@ def test_a_receiver_that_does_not_answer_is_tried_with_one_document_a_pause(queu
     assert fetch(queue_09, sizes) == [(4,), (1,), (1,), (4,), (4,)]
 
 
+def test_what_is_done_is_finished_before_a_rest(queue_09: str, run: Run) -> None:
+    seen: list[object] = []
+    pretended = Pretended()
+
+    def goes_away() -> None:
+        if len(pretended.called) == 2:
+            pretended.calls_raise = NotSent("conexao", "x")
+
+    def ask(key: str) -> str | None:
+        seen.append(document(queue_09)[0])
+        return None
+
+    pretended.before_calling, pretended.ask = goes_away, ask  # type: ignore[method-assign]
+    run(pretended, batch=2, rounds=2, rest=0.001)
+    assert seen == ["concluido"]
+
+
 def test_a_document_that_is_the_matter_lets_nobody_rest(queue_09: str, run: Run) -> None:
     assert run(Pretended(calls_raise=Unanswered("conteudo", "HTTP 409")), rounds=5).of("resting") == []
     assert document(queue_09, 4)[0] == "conciliacao"
@@ -827,12 +840,16 @@ def test_the_answer_to_a_statement_is_lost_and_it_is_sent_again(
     assert ran.of("refused") == []  # that is what is said of a late write, and this is none
 
 
-def refusing(conninfo: str, sqlstate: str, times: int = 1000) -> None:
+CLAIMS = "exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)"
+FINISHES = "exigir_lote(p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[])"
+
+
+def refusing(conninfo: str, sqlstate: str, times: int = 1000, what: str = CLAIMS) -> None:
     """Claims are refused with this SQLSTATE so many times (a sequence counts on when its transaction is rolled back)."""
     execute(
         conninfo,
         "CREATE SEQUENCE sql_semana_12.recusas;"
-        "CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL) RETURNS VOID"
+        f"CREATE OR REPLACE FUNCTION sql_semana_12.{what} RETURNS VOID"
         " LANGUAGE plpgsql SET search_path = sql_semana_12, pg_temp AS $$ BEGIN"
         f" IF nextval('recusas') <= {times} THEN RAISE EXCEPTION 'x' USING ERRCODE = '{sqlstate}'; END IF; END $$",
     )
@@ -866,6 +883,23 @@ def test_a_collision_is_tried_again(queue_09: str, run: Run, sqlstate: str) -> N
     ran = run(Pretended())
     assert [event["sqlstate"] for event in ran.of("collision")] == [sqlstate] * 2
     assert document(queue_09)[0] == "concluido"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_late_write_that_collided_first_is_a_late_write(queue_09: str, run: Run) -> None:
+    refusing(queue_09, "40P01", times=1, what=FINISHES)
+    ran = run(Pure(meanwhile=lambda: taken_away(queue_09, 2)), batch=4)
+    assert (len(ran.of("collision")), ran.names(2)) == (1, ["claimed", "refused"])
+
+
+def test_the_time_between_two_tries_grows(queue_09: str) -> None:
+    refusing(queue_09, "40P01", times=4)
+    queue = Queue(queue_09, "lab/test")
+    waited: list[float] = []
+    queue._given_up.wait = waited.append  # type: ignore[method-assign, assignment]
+    assert len(queue.claim("worker-a", 1, 30, None)) == 1
+    queue.close()
+    assert waited == [0.1, 0.2, 0.4, 0.8]
 
 
 @pytest.mark.usefixtures("hasty")
@@ -978,12 +1012,14 @@ def test_an_outcome_that_waits_too_long_for_a_lock_leaves_the_worker_alive(
     queue_09: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workqueue, "LOCK_TIMEOUT", 0.05)
+    started = time.monotonic()
     with psycopg.connect(queue_09) as stranger:
 
         def lock() -> None:
             stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 1 FOR UPDATE")
 
         ran = run(Pretended(before_calling=lock), rounds=2)
+    assert time.monotonic() - started < 5
     assert ran.of("unwritten")[0]["sqlstate"] == "55P03"
     assert document(queue_09)[0] == "processando"
 
