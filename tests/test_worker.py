@@ -251,9 +251,10 @@ def test_unknown_and_the_receiver_does_not_know_it_is_called_under_the_same_key(
 def test_unknown_and_the_receiver_cannot_be_asked_is_tried_later(queue_09: str, run: Run) -> None:
     left_by_a_dead_worker(queue_09, ("desconhecido", None))
     pretended = Pretended(asking_raises=Unanswered("sistemico", "HTTP 503"))
-    run(pretended)
+    ran = run(pretended, rounds=2, rest=0.001)
     assert pretended.called == []
     assert document(queue_09) == ("pendente", "desconhecido", "sistemico", 2)
+    assert len(ran.of("resting")) == 1
 
 
 def test_unknown_irreversible_and_the_receiver_cannot_be_asked_is_for_people(queue_09: str, run: Run) -> None:
@@ -714,6 +715,17 @@ def test_what_is_done_is_finished_before_a_rest(queue_09: str, run: Run) -> None
     pretended.before_calling, pretended.ask = goes_away, ask  # type: ignore[method-assign]
     run(pretended, batch=2, rounds=2, rest=0.001)
     assert seen == ["concluido"]
+
+
+def test_a_rejection_is_an_answer(queue_09: str, run: Run) -> None:
+    pretended = Pretended(calls_raise=NotSent("conexao", "x"))
+
+    def comes_back() -> None:
+        if len(pretended.called) == 4:
+            pretended.calls_raise = Rejected(422)
+
+    pretended.before_calling = comes_back
+    assert run(pretended, batch=4, rounds=2).of("resting") == []
 
 
 def test_a_document_that_is_the_matter_lets_nobody_rest(queue_09: str, run: Run) -> None:
