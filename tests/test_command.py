@@ -174,7 +174,9 @@ def test_a_command_that_is_stopped_leaves_the_server_to_another_lab(own: Embedde
 
 def test_a_crowd_that_is_stopped_leaves_no_process_server_or_database(own: EmbeddedServer, tmp_path: Path) -> None:
     process = _start(tmp_path, "drill", "random_kills", "--documents", "2000", "--workers", "3")
-    _await(own, "SELECT 1 WHERE 3 <= (SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT%.concluir(%')")
+    _await(
+        own, "SELECT 1 WHERE 3 <= (SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT%.registrar_etapa(%')"
+    )
     started = psutil.Process(process.pid).children(recursive=True)
     assert sum("worker" in child.cmdline() for child in started) >= 3
     with psycopg.connect(own.conninfo("postgres"), autocommit=True) as other:

@@ -85,15 +85,15 @@ def behave(post: PostToReceiver, **wanted: Any) -> int:
 
 def test_a_key_is_executed_once_and_gets_its_first_result_back(books: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
-    assert [post.call(KEY, CONTENT) for _ in range(3)] == ["R-000001"] * 3
-    assert post.call("padrao/NFE-0002", CONTENT) == "R-000002"
+    assert [post.call(KEY, CONTENT).reference for _ in range(3)] == ["R-000001"] * 3
+    assert post.call("padrao/NFE-0002", CONTENT).reference == "R-000002"
     assert totals(books) == Books(operations=2, effects=2, refused=2)
     assert totals(books).duplicates == 0
 
 
 def test_without_keys_a_repeated_call_is_executed_again(books: Path, open_receiver: Open) -> None:
     _, post = open_receiver("--without-keys")
-    assert [post.call(KEY, CONTENT) for _ in range(2)] == ["R-000001", "R-000002"]
+    assert [post.call(KEY, CONTENT).reference for _ in range(2)] == ["R-000001", "R-000002"]
     assert totals(books) == Books(operations=1, effects=2, refused=0)
     assert totals(books).duplicates == 1
     assert post.ask(KEY) == "R-000001"
@@ -121,7 +121,7 @@ def test_it_tells_what_it_knows_of_a_key(open_receiver: Open) -> None:
 def test_a_key_arrives_as_it_was_sent(books: Path, open_receiver: Open, key: str) -> None:
     _, post = open_receiver()
     post.call("x", OTHER)
-    reference = post.call(key, CONTENT)
+    reference = post.call(key, CONTENT).reference
     assert post.ask(key) == reference == "R-000002"
     assert effects(books) == {"x": 1, key: 1}
 
@@ -138,7 +138,7 @@ def test_the_longest_key_that_the_queue_takes_is_taken(database: str, open_recei
     assert isinstance(longest, str)
     assert len(longest) == LONGEST_KEY
     _, post = open_receiver()
-    assert post.call(longest, CONTENT) == post.ask(longest)
+    assert post.call(longest, CONTENT).reference == post.ask(longest)
 
 
 @pytest.mark.parametrize("header", ["", "%FF", "%ED%A0%80", "k" * (LONGEST_KEY + 1)])
@@ -158,7 +158,7 @@ def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
     revived, again = open_receiver(port=urlsplit(post.url).port)
     assert again.url == post.url
     assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(books), "effects": 1}
-    assert again.call(KEY, CONTENT) == "R-000001"
+    assert again.call(KEY, CONTENT).reference == "R-000001"
     assert totals(books) == Books(operations=1, effects=1, refused=1)
 
 
@@ -244,7 +244,7 @@ def test_a_slow_one_outlasts_the_callers_patience(books: Path, open_receiver: Op
     assert receiver.wait_for("holding")["moment"] == "after"
     assert totals(books).effects == 1
     behave(post, hold="nothing", delay=0.05)
-    assert post.call(KEY, CONTENT) == "R-000001"
+    assert post.call(KEY, CONTENT).reference == "R-000001"
 
 
 def test_it_can_refuse_to_be_asked(open_receiver: Open) -> None:

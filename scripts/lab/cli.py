@@ -234,16 +234,19 @@ def worker(
     batch: Annotated[int, typer.Option(min=1, max=1000, help="Documents a claim.")] = 1,
     lease: Annotated[float, typer.Option(min=0.1, help="Seconds.")] = 30.0,
     tenant: Annotated[str | None, typer.Option(help="Only this one's documents.")] = None,
+    rest: Annotated[
+        float, typer.Option(min=0.01, help="Seconds at most between two looks at a receiver that does not answer.")
+    ] = 60.0,
     poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks at an empty queue.")] = 1.0,
     beat: Annotated[
         float | None, typer.Option(min=0.0, help="Seconds between renewals (a third of the lease); 0: none.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver to answer.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver's whole answer.")] = 10.0,
     irreversible: Annotated[
         bool, typer.Option("--irreversible", help="A result that nobody can tell is for people.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="One claim.")] = False,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left to wait for.")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no document is due or put off.")] = False,
     stop_at: Annotated[
         str | None, typer.Option(metavar="POINT", help="For drills, stop there (a wrong one is answered with all).")
     ] = None,
@@ -255,6 +258,7 @@ def worker(
     from lab import worker as processes
     from lab.effect import PostToReceiver
     from lab.session import SCHEMA
+    from lab.target import named_server
 
     if stop_at is not None and stop_at not in processes.STOPS:
         raise typer.BadParameter(f"{stop_at} is none of {', '.join(processes.STOPS)}")
@@ -265,14 +269,18 @@ def worker(
         tenant=tenant,
         poll=poll,
         beat=beat,
+        rest=rest,
         irreversible=irreversible,
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),
     )
-    with _server(Console(stderr=True), quiet=True) as target:
-        work = PostToReceiver(receiver_url, timeout)
-        processes.run_until_signal(processes.make(target.conninfo, work, options, schema_ or SCHEMA))
+    work = PostToReceiver(receiver_url, timeout)
+    with ExitStack() as last:
+        # A server that the reader named may come up after its workers: they wait for it.
+        named = named_server()
+        conninfo = named[1] if named else last.enter_context(_server(Console(stderr=True), quiet=True)).conninfo
+        processes.run_until_signal(processes.make(conninfo, work, options, schema_ or SCHEMA))
 
 
 @app.command()

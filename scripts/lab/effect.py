@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import time
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
@@ -17,6 +19,14 @@ from lab.language import say
 
 NFE = "{http://www.portalfiscal.inf.br/nfe}"
 LONGEST_ANSWER = 65_536  # bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the receiver answers to a call: its reference, and whether it had executed the key before."""
+
+    reference: str
+    repeated: bool = False
 
 
 class Work(Protocol):
@@ -33,8 +43,8 @@ class Work(Protocol):
     def prepare(self, payload: str) -> bytes:
         """What is to be sent. Raises BadDocument, or what `failure.classify` knows."""
 
-    def call(self, key: str, content: bytes) -> str:
-        """Have it executed; returns the receiver's reference. Raises NotSent, Unanswered or Rejected."""
+    def call(self, key: str, content: bytes) -> Answer:
+        """Have it executed. Raises NotSent, Unanswered or Rejected."""
 
     def ask(self, key: str) -> str | None:
         """The reference of what was executed under this key, None if nothing was. Raises Unanswered."""
@@ -42,7 +52,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class PostToReceiver:
-    """The lab's own work: the document's value is posted to the receiver (url), which answers within `timeout` seconds."""
+    """The lab's own work: the document's value is posted to the receiver (url), which has `timeout` seconds for its whole answer."""
 
     url: str
     timeout: float = 10.0
@@ -70,11 +80,11 @@ class PostToReceiver:
             raise BadDocument("it has no value that is a number")
         return json.dumps({"valor": str(value)}).encode()
 
-    def call(self, key: str, content: bytes) -> str:
+    def call(self, key: str, content: bytes) -> Answer:
         status, answer = self._exchange("POST", "/documents", content, _key(key))
         if status not in (200, 201):
             raise of_status(status)
-        return _reference(answer)
+        return Answer(_reference(answer), answer.get("repeated") is True)
 
     def ask(self, key: str) -> str | None:
         status, answer = self._exchange("GET", "/operations", headers=_key(key))
@@ -89,11 +99,15 @@ class PostToReceiver:
     ) -> tuple[int, dict[str, Any]]:
         """One request on a connection of its own; raises NotSent or Unanswered."""
         parts = urlsplit(self.url)
+        deadline = time.monotonic() + self.timeout
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
         try:
             connection.connect()
         except OSError as error:
-            raise NotSent("conexao", f"the receiver is not there: {type(error).__name__}") from None
+            raise NotSent(
+                "conexao", f"the receiver is not there: {type(error).__name__}", _nobody_there(self.url)
+            ) from None
+        connection.sock = _Timed(connection.sock, deadline)
         try:
             connection.request(method, path, content, headers or {})
             response = connection.getresponse()
@@ -115,6 +129,35 @@ class PostToReceiver:
 def _key(key: str) -> dict[str, str]:
     """The header that carries a key: an address, which proxies log and routers cut, does not."""
     return {"Idempotency-Key": quote(key)}
+
+
+class _Timed(socket.socket):
+    """The socket with a deadline (of time.monotonic) over all that comes and goes, as its own timeout is one for each read."""
+
+    def __init__(self, of: socket.socket, deadline: float) -> None:
+        super().__init__(fileno=of.detach())
+        self._deadline = deadline
+
+    def sendall(self, *arguments: Any) -> None:
+        self._look_at_the_clock()
+        super().sendall(*arguments)
+
+    def recv_into(self, *arguments: Any) -> int:
+        self._look_at_the_clock()
+        return super().recv_into(*arguments)
+
+    def _look_at_the_clock(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+
+
+def _nobody_there(url: str) -> str:
+    return say(
+        f"Nobody answers at {url}; the documents are put off, none is lost. Start one: ./lab receiver",
+        f"Ninguém responde em {url}; os documentos foram adiados, nenhum se perdeu. Inicie um: ./lab receiver",
+    )
 
 
 def _reference(answer: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from lab import paths, schema, worker
 from lab.binaries import find_program
+from lab.effect import Answer
 from lab.errors import LabError
 from lab.language import say
 from lab.schema import libpq_environment
@@ -211,7 +212,7 @@ class Nothing:
         """Nothing to be sent."""
         return b""
 
-    def call(self, key: str, content: bytes) -> str:
+    def call(self, key: str, content: bytes) -> Answer:
         """Never called."""
         raise NotImplementedError
 

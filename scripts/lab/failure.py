@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,15 @@ CONNECTION_CLASSES = ("08",)
 CONNECTION_STATES = ("57P01", "57P02", "57P03", "57P05", "25P03")
 # A deadlock's victim and a serialization failure: the transaction was rolled back whole, and may simply be run again.
 COLLISIONS = ("40001", "40P01")
+# What the next call would meet as well: an argument, a statement or a privilege, a schema. All else passes by, or is mended by
+# somebody: what is full, what is read-only until a failover is over, what is broken.
+LASTING = ("22023", "42", "3F000")
+# Why the server turns a login away for good. libpq tells no SQLSTATE of a connection that failed, so this goes by the server's
+# words; one that speaks another language is waited for like one that is away.
+TURNED_AWAY = re.compile(
+    r"authentication failed|no pg_hba\.conf entry|(role|database) \".*\" does not exist|not permitted to log in"
+    r"|permission denied for database|no password supplied"
+)
 # Answers by which the receiver says that it has executed nothing and never will. A 404 is not among them: it may come from a
 # mistyped address, which no document should suffer for.
 REJECTIONS = (400, 413, 415, 422)
@@ -49,7 +59,11 @@ class Unanswered(Exception):
 
 
 class NotSent(Unanswered):
-    """The call did not leave this machine: nobody answered at the receiver's address."""
+    """The call did not leave this machine: nobody answered at the receiver's address. `advice` is for whoever watches."""
+
+    def __init__(self, category: Category, reason: str, advice: str | None = None) -> None:
+        super().__init__(category, reason)
+        self.advice = advice
 
 
 class BadDocument(Exception):
@@ -76,6 +90,16 @@ def classify(error: Exception) -> Failure:
     if isinstance(error, (OSError, http.client.HTTPException)):
         return Failure("conexao", type(error).__name__)
     return Failure("sistemico", type(error).__name__)
+
+
+def lasts(error: psycopg.Error) -> bool:
+    """Whether the same call would be refused the next time too."""
+    return (error.sqlstate or "").startswith(LASTING)
+
+
+def turned_away(error: psycopg.OperationalError) -> bool:
+    """Whether a connection failed because the server lets this account, or anybody, into this database no more than now."""
+    return TURNED_AWAY.search(str(error)) is not None
 
 
 def _of_sqlstate(sqlstate: str | None) -> Failure:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import psycopg
-
-from lab.failure import classify
 from lab.worklog import WorkLog
 from lab.workqueue import Claim, Queue, Unreachable
 
@@ -15,7 +12,8 @@ class Heartbeat(threading.Thread):
     """Renews every document held, each `every` seconds (0: never), for `lease` seconds.
 
     A renewal that changes no row says that the document is somebody else's, or that its time is up: it is renewed no more, and
-    `lost` says so.
+    `lost` says so. One that fails is tried again at the next beat. `queue` is this thread's alone, and waits for a locked row much
+    shorter than a beat lasts: who holds one document back shall not cost the worker the others.
     """
 
     def __init__(self, queue: Queue, every: float, lease: float, log: WorkLog) -> None:
@@ -42,9 +40,9 @@ class Heartbeat(threading.Thread):
                 self._lost.discard(claim.token)
 
     def lost(self, claim: Claim) -> bool:
-        """Whether a renewal of this one was refused."""
+        """Whether a renewal of this one was refused, or nobody renews any more."""
         with self._turn:
-            return claim.token in self._lost
+            return claim.token in self._lost or (self._every > 0 and self.ident is not None and not self.is_alive())
 
     def held(self) -> list[Claim]:
         """What is held now."""
@@ -73,9 +71,9 @@ class Heartbeat(threading.Thread):
             renewed = self._queue.renew(claim, self._lease)
         except Unreachable:
             return
-        except psycopg.Error as error:
+        except Exception as error:
             # The next beat tries again; if none succeeds, the lease ends, as it should.
-            self._log.of(claim, "not_renewed", category=classify(error).category, sqlstate=error.sqlstate)
+            self._log.failure("not_renewed", error, claim)
             return
         with self._turn:
             if not renewed and claim.token in self._held:

@@ -7,8 +7,10 @@ from contextlib import nullcontext
 
 import psycopg
 
-from lab.failure import classify
+from lab.failure import Failure, classify
 from lab.workqueue import Claim, Queue
+
+NOT_OURS = Failure("sistemico", "a document of the batch is no longer this worker's")
 
 
 def finish_together(
@@ -16,15 +18,16 @@ def finish_together(
 ) -> None:
     """Work on a batch and finish it in one transaction; `work` writes through the connection it is given.
 
-    Each document has a savepoint, so that one which fails takes nothing back but its own. Without savepoints the first failure
-    rolls all back, and all of them have failed.
+    Each document has a savepoint, so that one which fails, whatever `work` raises, takes nothing back but its own; and so does one
+    that is no longer this worker's. Without savepoints the first of these rolls all back, and all of them have failed. Raises
+    psycopg.Error if not even that can be written; the leases will end.
     """
     try:
         with queue.transaction() as connection:
             for claim in claims:
                 _finish(queue, connection, claim, work, savepoints)
-    except psycopg.Error as error:
-        failure = classify(error)
+    except Exception as error:
+        failure = NOT_OURS if isinstance(error, _NotOursError) else classify(error)
         for claim in claims:
             queue.fail(claim, failure.category, failure.reason)
 
@@ -40,16 +43,16 @@ def _finish(
         with connection.transaction() if savepoints else nullcontext():
             work(connection, claim)
             if queue.finish(claim, None) is None:
-                raise _NotOurs
-    except _NotOurs:
+                raise _NotOursError
+    except _NotOursError:
         if not savepoints:
             raise
-    except psycopg.Error as error:
+    except Exception as error:
         if not savepoints or connection.closed:
             raise
         failure = classify(error)
         queue.fail(claim, failure.category, failure.reason)
 
 
-class _NotOurs(psycopg.Error):
+class _NotOursError(Exception):
     """Somebody else has the document by now: what was written for it goes back."""

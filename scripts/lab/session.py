@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import psycopg
@@ -57,9 +58,15 @@ class SessionPins:
         Raises ServerError if the server cannot be reached.
         """
         try:
-            return psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
+            return self.open(conninfo, name)
         except psycopg.OperationalError as error:
             raise _unreachable(error) from error
+
+    def open(self, conninfo: str, name: str) -> psycopg.Connection:
+        """As `psycopg_connection`, for whoever waits for a server: raises psycopg.OperationalError if it cannot be reached."""
+        connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
+        _pin(connection.pgconn)
+        return connection
 
 
 def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
@@ -70,13 +77,26 @@ def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
     pgconn = pq.PGconn.connect(_with_options(conninfo, options, name).encode())
     if pgconn.status != pq.ConnStatus.OK:
         raise _unreachable(pgconn.error_message.decode(errors="replace"))
+    _pin(pgconn)
     return pgconn
+
+
+def _pin(pgconn: pq.abc.PGconn) -> None:
+    """Pin what libpq takes from the environment and sends after the options, so that it would win over them."""
+    wanted = SessionPins().settings()
+    for variable, setting in (("PGDATESTYLE", "DateStyle"), ("PGTZ", "TimeZone")):
+        if variable in os.environ:
+            pgconn.exec_(f"SET {setting} = {wanted[setting]}".encode())
 
 
 def _with_options(conninfo: str, options: str, name: str) -> str:
     theirs = libpq_conninfo.conninfo_to_dict(conninfo).get("options")
+    # The encoding stands by itself too: there it wins over PGCLIENTENCODING.
     return libpq_conninfo.make_conninfo(
-        conninfo, options=f"{theirs} {options}" if theirs else options, application_name=name
+        conninfo,
+        options=f"{theirs} {options}" if theirs else options,
+        application_name=name,
+        client_encoding="UTF8",
     )
 
 

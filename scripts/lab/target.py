@@ -87,15 +87,24 @@ def open_target(start: bool = True) -> Target:
     is the lab's own. Parameter: start, whether to start the lab's own server if it is not running.
     Raises NotRunning if it is not and was not to be started, ServerError if the server cannot be reached or used.
     """
+    if named := named_server():
+        return _given(*named)
+    return _embedded(EmbeddedServer(), start)
+
+
+def named_server() -> tuple[Source, str] | None:
+    """By what the reader named a server, and its conninfo; None if it is to be the lab's own. It is not tried.
+
+    Raises ServerError for a connection string that cannot be read.
+    """
     for name in NAMING_VARIABLES:
         if os.environ.get(name) == "":
             del os.environ[name]  # empty is as good as not set, to us; libpq would look for a service without a name
     if dsn := os.environ.get("LAB_DSN"):
-        return _given("dsn", readable("dsn", dsn))
-    server = EmbeddedServer()
-    if any(os.environ.get(name) for name in NAMING_VARIABLES) and not _leads_to(server):
-        return _given("environment", readable("environment", ""))
-    return _embedded(server, start)
+        return "dsn", readable("dsn", dsn)
+    if any(os.environ.get(name) for name in NAMING_VARIABLES) and not _leads_to(EmbeddedServer()):
+        return "environment", readable("environment", "")
+    return None
 
 
 def check_version(version_num: int) -> None:

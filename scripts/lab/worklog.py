@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from lab.failure import classify
 from lab.workqueue import Claim
 
 ENCODE = json.JSONEncoder(default=str).encode
@@ -31,13 +32,19 @@ class WorkLog:
 
     def each(self, event: str, claims: Iterable[tuple[Claim, dict[str, Any]]]) -> None:
         """The same event of several documents, each with its facts: a line each, written at once."""
-        self._write(
-            event,
-            [
-                {"id": claim.document, "version": claim.version, "token": claim.token, **facts}
-                for claim, facts in claims
-            ],
-        )
+        self._write(event, [{"id": claim.document, "token": claim.token, **facts} for claim, facts in claims])
+
+    def failure(self, event: str, error: Exception, claim: Claim | None = None) -> None:
+        """An event that an error brought about: its class and kind, never its words, which may quote a document."""
+        facts = {
+            "category": classify(error).category,
+            "sqlstate": getattr(error, "sqlstate", None),
+            "error": type(error).__name__,
+        }
+        if claim is None:
+            self.say(event, **facts)
+        else:
+            self.of(claim, event, **facts)
 
     def _write(self, event: str, lines: list[dict[str, Any]]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

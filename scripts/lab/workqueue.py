@@ -11,14 +11,25 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lab.failure import classify
-from lab.session import SCHEMA
+from lab.errors import LabError
+from lab.failure import classify, turned_away
+from lab.language import say
+from lab.session import SCHEMA, SessionPins
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, or to send a statement
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
 # A statement of the protocol takes milliseconds. One that waits longer waits for somebody who should not be there.
-SETTINGS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=0"
+STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
+# Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
+PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "40000",
+}
 
 CLAIM: LiteralString = (
     "SELECT documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
@@ -72,24 +83,44 @@ class Late:
 
 
 class Queue:
-    """A connection to the queue in `schema`; `name` is what the server calls it, `lost` is told of each loss.
+    """A connection to the queue in `schema`; `name` is what the server calls it, `lost` is told of each loss and its error.
 
-    Each call is a transaction of its own. One that meets a lost connection is sent again on a new one: an outcome is guarded by
-    its token, so sent twice it changes nothing more, and a claim whose answer was lost is found by its lease. The server parses
-    each statement once a connection.
+    Each call is a transaction of its own. One that loses its connection, or a collision with another, is sent again, TRIES times
+    in all: an outcome is guarded by its token, so sent twice it finishes nothing twice (a stage is recorded anew, under the next
+    version), and what a claim took whose answer was lost is found by its lease. The server parses each statement once a
+    connection. It waits `lock_timeout` seconds for a locked row.
+
+    Each call may raise psycopg.Error, Unreachable once it was told to give up waiting, and LabError if the server turns the login
+    away.
     """
 
     def __init__(
-        self, conninfo: str, name: str, schema: str = SCHEMA, lost: Callable[[str], None] | None = None
+        self,
+        conninfo: str,
+        name: str,
+        schema: str = SCHEMA,
+        lost: Callable[[str, psycopg.Error], None] | None = None,
+        lock_timeout: float | None = None,
     ) -> None:
-        self._conninfo = conninfo
+        theirs = conninfo_to_dict(conninfo)
+        ours = {option: value for option, value in PATIENCE.items() if option not in theirs}
+        self._conninfo = make_conninfo(conninfo, **ours)
         self._name = name
+        self._pins = SessionPins(
+            statement_timeout=_milliseconds(STATEMENT_TIMEOUT), lock_timeout=_milliseconds(lock_timeout or LOCK_TIMEOUT)
+        )
         self._schema = schema
-        self._lost = lost or (lambda kind: None)
+        self._lost = lost or (lambda kind, error: None)
         self._given_up = threading.Event()
         self._connection: psycopg.Connection | None = None
         self._together = False
         self._queries: dict[str, bytes] = {}
+        self._sent_again = False
+
+    @property
+    def sent_again(self) -> bool:
+        """Whether the answer to the last call had been lost, so that what it changed may have been written before."""
+        return self._sent_again
 
     def give_up_waiting(self) -> None:
         """From now on a lost connection raises Unreachable instead of being waited for."""
@@ -173,9 +204,22 @@ class Queue:
         )
         return [Late(*row) for row in rows]
 
-    def deferred(self) -> int:
-        """How many documents are due now or later."""
-        return int(self._rows("SELECT aguardando + adiados FROM {}.situacao", [])[0][0])
+    def pending(self, tenant: str | None) -> int:
+        """How many documents are due, now or later. Raises LabError where the account may not read the queue."""
+        statement: LiteralString = (
+            "SELECT count(*) FROM {}.fila_documentos WHERE status = 'pendente' AND inquilino = coalesce(%s, inquilino)"
+        )
+        try:
+            return int(self._rows(statement, [tenant])[0][0])
+        except psycopg.errors.InsufficientPrivilege:
+            raise LabError(
+                say(
+                    "To end when the queue is empty a worker has to see it, which takes SELECT on fila_documentos: the role"
+                    " sql_semana_12_reader has it.",
+                    "Para terminar quando a fila se esvazia, o worker precisa vê-la, o que pede SELECT em fila_documentos: o papel"
+                    " sql_semana_12_reader o tem.",
+                )
+            ) from None
 
     def _version(self, statement: LiteralString, values: Sequence[object]) -> int | None:
         rows = self._rows(statement, values)
@@ -187,7 +231,8 @@ class Queue:
 
     def _answers(self, *calls: tuple[LiteralString, Sequence[object]]) -> list[list[Row]]:
         """The rows of statements sent together: outside `transaction`, one transaction of their own."""
-        tries = 0
+        self._sent_again = False
+        tries, pause = 0, FIRST_PAUSE
         while True:
             connection = self._connected()
             try:
@@ -202,12 +247,16 @@ class Queue:
                 if tries == TRIES:
                     raise
                 if connection.closed:
-                    self._lost("database_lost")
+                    self._lost("database_lost", error)
+                    self._sent_again = True
                 elif classify(error).category == "impasse":
                     # It is rolled back already: this is a new transaction with a new snapshot.
-                    self._lost("collision")
+                    self._lost("collision", error)
                 else:
                     raise
+                # Asked to stop or not, what is held is brought to an end; only the wait is cut short.
+                self._given_up.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     def _query(self, statement: LiteralString) -> bytes:
         if statement not in self._queries:
@@ -215,19 +264,32 @@ class Queue:
         return self._queries[statement]
 
     def _connected(self) -> psycopg.Connection:
-        """The connection, made anew if it was lost; raises Unreachable once `give_up_waiting` was called."""
+        """The connection, made anew if it was lost."""
         pause = FIRST_PAUSE
         while self._connection is None or self._connection.closed:
             try:
-                self._connection = psycopg.connect(
-                    self._conninfo, autocommit=True, application_name=self._name, options=SETTINGS, connect_timeout=10
-                )
-            except psycopg.OperationalError:
-                self._lost("database_away")
+                self._connection = self._pins.open(self._conninfo, self._name)
+            except psycopg.OperationalError as error:
+                if turned_away(error):
+                    raise _turned_away() from None
+                self._lost("database_away", error)
                 if self._given_up.wait(pause):
                     raise Unreachable from None
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self._connection
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{max(1, round(1000 * seconds))}ms"
+
+
+def _turned_away() -> LabError:
+    return LabError(
+        say(
+            "The server turns the worker's login away: check user, password and database in the connection string.",
+            "O servidor recusa o login do worker: confira usuário, senha e banco na string de conexão.",
+        )
+    )
 
 
 def _batch(done: Sequence[Done]) -> list[object]:
