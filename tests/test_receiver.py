@@ -355,7 +355,7 @@ def test_a_delay_that_is_taken_back_is_waited_for_no_longer(open_receiver: Open)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(post.call, KEY, CONTENT)
         behave(post, delay=0)
-        assert call.result() == "R-000001"
+        assert call.result().reference == "R-000001"
 
 
 def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
