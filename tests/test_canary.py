@@ -232,11 +232,13 @@ def loader_runs(scene: Scene) -> None:
 
 
 def enqueue(scene: Scene, tenant: str, documents: Mapping[str, str]) -> None:
-    """Bring in documents of a tenant of their own, so that nobody else claims them."""
+    """Bring in documents of a tenant of their own, so that nobody else claims them; also what enfileirar itself refuses."""
     with psycopg.connect(scene.dsn(), autocommit=True) as connection:
         for key, text in documents.items():
-            statement = sql.SQL("SELECT documento_id FROM {}.enfileirar(%s, 'canario.xml', %s::XML, %s)")
-            connection.execute(statement.format(sql.Identifier(SCHEMA)), [key, text, tenant])
+            enqueued = sql.SQL("SELECT documento_id FROM {}.enfileirar(%s, 'canario.xml', '<nfe/>', %s)")
+            connection.execute(enqueued.format(sql.Identifier(SCHEMA)), [key, tenant])
+            filled = sql.SQL("UPDATE {}.fila_documentos SET conteudo_xml = %s::XML WHERE chave = %s")
+            connection.execute(filled.format(sql.Identifier(SCHEMA)), [text, key])
 
 
 def work_raises(scene: Scene) -> None:

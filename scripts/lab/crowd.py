@@ -205,12 +205,13 @@ def _enqueue(here: Ground, documents: int, dice: random.Random) -> None:
                 p_chave => 'LOTE-' || lote.numero,
                 p_nome_arquivo => 'lote.xml',
                 p_conteudo_xml => xmlelement(NAME nfe, xmlelement(NAME valor, lote.numero)),
-                p_disponivel_em => relogio() - make_interval(secs => lote.segundos + 1)
+                p_disponivel_em => relogio() + make_interval(secs => lote.segundos + 1)
             )
     """
     with here.connection() as connection:
         connection.execute(statement, [seconds])
         connection.execute("ANALYZE fila_documentos")
+    here.advance(len(seconds) + 1)
     here.before = here.tables()
 
 
