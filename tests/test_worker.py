@@ -154,6 +154,8 @@ def test_a_document_is_claimed_staged_called_confirmed_and_finished(queue_09: st
     ran = run(Pretended(), rounds=5)
     assert ran.names() == ["claimed", "stage", "called", "stage", "finished"]
     assert [event["stage"] for event in ran.of("stage")[:2]] == ["desconhecido", "obtido"]
+    # A version stands where one was read or written, and nowhere an old one.
+    assert [event.get("version") for event in ran.events if event.get("id") == 1] == [1, 2, None, 3, 4]
     assert [document(queue_09, number)[:2] for number in (1, 2, 3, 4)] == [("concluido", "obtido")] * 4
     assert fetch(
         queue_09, "SELECT array_agg(referencia_externa ORDER BY documento_id) FROM sql_semana_12.fila_documentos"
