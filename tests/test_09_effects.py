@@ -320,6 +320,7 @@ def test_a_drill_that_gets_stuck_says_so_and_leaves_no_process(here: Ground, mon
         worker.wait_for("finished")
     monkeypatch.undo()
     worker.freeze()
+    assert psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED
     here.end_all()
     assert not psutil.pid_exists(worker.pid)
     assert child_processes() <= before
