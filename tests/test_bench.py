@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from lab import bench, throughput
+from lab import bench, prices, throughput
 from lab.emptying import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
 from lab.errors import LabError
 from lab.target import Target
@@ -63,6 +63,12 @@ def test_a_duplicate_or_a_gap_makes_the_run_void(field: Field, planted: str) -> 
         field.check(load.documents)
 
 
+def test_a_statement_that_fails_ends_the_run(field: Field) -> None:
+    field.fill(1)
+    with pytest.raises(LabError, match="pgbench: "):
+        by_pgbench(field, Load(1, 1), "SELECT * FROM nowhere;\n")
+
+
 def test_a_void_run_prints_no_figure(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     twice = FINISH + "UPDATE fila_documentos SET tentativas = 2 WHERE documento_id = 1;\n"
@@ -82,25 +88,25 @@ def test_workers_that_leave_documents_behind_make_the_run_void(field: Field) -> 
 def test_every_guarantee_has_a_price(own_server_module: Target) -> None:
     said: list[str] = []
     with ExitStack() as stack:
-        things = list(throughput.priced(own_server_module, stack))
+        things = list(prices.priced(own_server_module, stack))
         assert [each.field.state for each in things] == [1, 5, 6, 10, 10, 10]
-        prices = throughput.price(things, 1, said.append, documents=20)
+        priced = prices.price(things, 1, said.append, documents=20)
         assert fetch(things[4].field.conninfo, "SELECT count(*) FROM sql_semana_12.auditoria") == [(0,)]
-    assert len(said) == len(prices) == 6
-    assert prices[0].time.median == prices[0].in_memory.median == 1
-    wal = [each.wal for each in prices]
+    assert len(said) == len(priced) == 6
+    assert priced[0].time.median == priced[0].in_memory.median == 1
+    wal = [each.wal for each in priced]
     assert wal[0] < wal[1] < wal[2] < wal[3] > wal[4], "each guarantee is written to the WAL"
 
 
 def test_the_price_of_nothing_is_the_episodes_own_statement() -> None:
-    script = throughput.episode()
+    script = prices.episode()
     assert "FOR UPDATE SKIP LOCKED" in script
     assert script.count(":documento_id") == 1 and script.count("\\gset") == 1
 
 
 def test_a_claim_among_many_is_compared_with_one_among_few(own_server_module: Target) -> None:
     with own_server_module.database("bench") as few, own_server_module.database("bench") as many:
-        answers = throughput.among_many(Field(few, 10), Field(many, 10), lambda line: None, sizes=(600, 3000), looks=3)
+        answers = prices.among_many(Field(few, 10), Field(many, 10), lambda line: None, sizes=(600, 3000), looks=3)
         assert [each.tenant for each in answers] == ["any", "rare"]
         assert all(each.ratio == each.many / each.few for each in answers)
         for conninfo in (few, many):

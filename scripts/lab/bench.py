@@ -1,34 +1,63 @@
 """`lab bench`: ratios measured in one run, interleaved, since bare times mean little on a shared machine.
 
-What the queue does is measured by lab.throughput; here is how it is told, and the lab's own running times.
+What the queue does is measured by lab.throughput and lab.prices; here is how it is told, and the lab's own running times.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from lab import lesson, paths, referee, throughput
+from lab import lesson, paths, prices, referee, throughput
 from lab.binaries import find_program
 from lab.emptying import Field
 from lab.errors import LabError
 from lab.lesson import Stage
 from lab.player import play
+from lab.prices import Among, Price
 from lab.scenario import Scenario
 from lab.server import EmbeddedServer
 from lab.target import Target
-from lab.throughput import Bench
+from lab.throughput import Cell, Spread
 from lab.tour import Tour
 
 QUEUE = ("workers", "guarantees", "pending")
 PARTS = (*QUEUE, "lab")
+RECORDED = paths.OBSERVED / "throughput.json"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured."""
+
+    server: str
+    cores: int
+    cells: tuple[Cell, ...]
+    prices: tuple[Price, ...]
+    among: tuple[Among, ...]
+
+    def as_json(self) -> str:
+        """The figures as `recorded` reads them."""
+        return f"{json.dumps(asdict(self), indent=1)}\n"
+
+
+def recorded() -> Bench:
+    """The figures as `lab bench --record` has written them."""
+    kept = json.loads(RECORDED.read_text(encoding="utf-8"))
+    cells = [Cell(**{**each, "ratio": Spread(**each["ratio"])}) for each in kept["cells"]]
+    spreads = ("time", "in_memory")
+    priced = [Price(**{**each, **{name: Spread(**each[name]) for name in spreads}}) for each in kept["prices"]]
+    among = [Among(**each) for each in kept["among"]]
+    return Bench(kept["server"], kept["cores"], tuple(cells), tuple(priced), tuple(among))
 
 
 def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] = QUEUE) -> Bench:
@@ -43,7 +72,9 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
         console.print(line, highlight=False, soft_wrap=True)
 
     cores = os.cpu_count() or 1
-    cells, prices, among = [], [], []
+    cells: list[Cell] = []
+    priced: list[Price] = []
+    among: list[Among] = []
     started = time.monotonic()
     with ExitStack() as stack:
         if "workers" in parts:
@@ -57,16 +88,16 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
         if "guarantees" in parts:
             seen("claim and finish of one document, as a ratio to the episode's; WAL bytes and fsyncs a document")
             seen(f"  {'':34} {'time':22} {'not waiting for disk':22} {'WAL':>7} {'fsyncs':>6}")
-            prices = throughput.price(list(throughput.priced(target, stack)), rounds, seen)
+            priced = prices.price(list(prices.priced(target, stack)), rounds, seen)
         if "pending" in parts:
-            few, many = throughput.PENDING
+            few, many = prices.PENDING
             seen(
-                f"time of a claim, {many:,} pending / {few:,} pending, {throughput.LOOKS} claims each interleaved: medians"
+                f"time of a claim, {many:,} pending / {few:,} pending, {prices.LOOKS} claims each interleaved: medians"
             )
             fields = [Field(stack.enter_context(target.database("bench")), throughput.STATE) for _ in range(2)]
-            among = throughput.among_many(fields[0], fields[1], seen)
+            among = prices.among_many(fields[0], fields[1], seen)
     seen(f"measured in {time.monotonic() - started:.0f} s; every document of every run finished once")
-    return Bench(target.version, cores, tuple(cells), tuple(prices), tuple(among))
+    return Bench(target.version, cores, tuple(cells), tuple(priced), tuple(among))
 
 
 def bench(stage: Stage, console: Console, rounds: int) -> None:

@@ -581,7 +581,7 @@ def bench_(
     keep: Annotated[bool, typer.Option("--record", help="Write the figures under data/observed.")] = False,
 ) -> None:
     """Measure: the worker against pgbench, what each guarantee costs, a claim among many; lab: the lab's own running times."""
-    from lab import bench, throughput
+    from lab import bench
 
     for part in parts or ():
         if part not in bench.PARTS:
@@ -596,7 +596,7 @@ def bench_(
         if wanted:
             figures = bench.queue(target, console, rounds, wanted)
             if keep:
-                throughput.RECORDED.write_text(figures.as_json(), encoding="utf-8")
+                bench.RECORDED.write_text(figures.as_json(), encoding="utf-8")
         if "lab" in (parts or ()):
             with _stage(target) as stage:
                 bench.bench(stage, console, rounds)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import defences, lesson, paths, throughput
+from lab import bench, defences, lesson, paths
 from lab import truth_table as guards_tried
 
 LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
@@ -70,21 +70,21 @@ def defence_matrix(language: str) -> str:
 
 def rates() -> str:
     """Documents a second of the worker as a ratio to pgbench, by batch and number of workers, as `lab bench` recorded them."""
-    bench = throughput.recorded()
-    clients = sorted({cell.clients for cell in bench.cells})
-    cells = {(cell.batch, cell.clients): str(cell.ratio) for cell in bench.cells}
+    seen = bench.recorded()
+    clients = sorted({cell.clients for cell in seen.cells})
+    cells = {(cell.batch, cell.clients): str(cell.ratio) for cell in seen.cells}
     rows = [
         [str(batch), *(cells[batch, number] for number in clients)] for batch in sorted({batch for batch, _ in cells})
     ]
     heads = [f"{number} worker{'s' if number > 1 else ''}" for number in clients]
-    return _table([f"batch (PostgreSQL {bench.server}, {bench.cores} cores)", *heads], rows)
+    return _table([f"batch (PostgreSQL {seen.server}, {seen.cores} cores)", *heads], rows)
 
 
 def prices() -> str:
     """What claiming and finishing one document costs with each guarantee, as a ratio to the episode's statements, as recorded."""
     rows = [
         [each.name, str(each.time), str(each.in_memory), f"{each.wal:,.0f}", f"{each.fsyncs:.2f}"]
-        for each in throughput.recorded().prices
+        for each in bench.recorded().prices
     ]
     return _table(
         ["claim and finish", "time", "time, not waiting for the disk", "WAL bytes a document", "fsyncs"], rows
