@@ -34,11 +34,17 @@ def test_the_quick_form_compares_workers_with_pgbench(field: Field) -> None:
     said: list[str] = []
     cells = throughput.compare(field, 1, said.append, batches={1: 4, 10: 3}, clients=(2,))
     assert [(cell.batch, cell.clients) for cell in cells] == [(1, 2), (10, 2)]
+    assert said.pop(0).startswith("  round 1 of 1 done")
     for cell, line in zip(cells, said, strict=True):
         assert cell.ratio.median == pytest.approx(cell.worker / cell.pgbench)
         assert cell.processor > 0
         assert f"{cell.ratio.median:.2f}" in line
         assert ("the aim is" in line) == (cell.ratio.median < throughput.AIMS[cell.batch])
+
+
+def test_the_rounds_end_in_time_on_a_busy_machine() -> None:
+    assert list(throughput.turns(3, lambda line: None)) == [0, 1, 2]
+    assert list(throughput.turns(3, lambda line: None, at_most=0)) == [0]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def test_every_guarantee_has_a_price(own_server_module: Target) -> None:
         assert [each.field.state for each in things] == [1, 5, 6, 10, 10, 10]
         priced = prices.price(things, 1, said.append, documents=20)
         assert fetch(things[4].field.conninfo, "SELECT count(*) FROM sql_semana_12.auditoria") == [(0,)]
-    assert len(said) == len(priced) == 6
+    assert len(said) - 1 == len(priced) == 6
     assert priced[0].time.median == priced[0].in_memory.median == 1
     wal = [each.wal for each in priced]
     assert wal[0] < wal[1] < wal[2] < wal[3] > wal[4], "each guarantee is written to the WAL"

@@ -18,7 +18,7 @@ from lab import paths
 from lab.emptying import CLAIM, FINISH, Field, Load, by_pgbench
 from lab.errors import LabError
 from lab.target import Target
-from lab.throughput import STATE, Seen, Spread, spread
+from lab.throughput import STATE, Seen, Spread, spread, turns
 
 PRICED = 500  # documents in a run that prices the guarantees
 PENDING = (1_000, 1_000_000)
@@ -108,7 +108,7 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
     load = Load(1, documents)
     times: dict[str, list[dict[str, float]]] = {"": [], IN_MEMORY: []}
     disk: dict[str, tuple[float, float]] = {}
-    for _ in range(rounds):
+    for _ in turns(rounds, seen):
         for settings, kept in times.items():
             kept.append({})
             for each in things:

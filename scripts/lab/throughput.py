@@ -11,7 +11,7 @@ import pstats
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
@@ -28,6 +28,7 @@ STATE = 10
 BATCHES = {1: 400, 10: 200, 100: 80}  # claims of one worker: about half a second's work, and more
 CLIENTS = (1, 2, 4)
 AIMS = {1: 0.65, 10: 0.85, 100: 0.85}
+AT_MOST = 180.0  # seconds for all rounds of a part: on a busy machine there are fewer
 Seen = Callable[[str], None]
 
 
@@ -79,18 +80,20 @@ def compare(
 
     batches: claims of each worker, by the size of a batch. Raises LabError, with no figure, if a run is void.
     """
+    loads = [Load(number, claims, batch) for batch, claims in batches.items() for number in clients]
+    pairs: dict[Load, list[tuple[float, float, float]]] = {load: [] for load in loads}
+    for turn in turns(rounds, seen):
+        for load in loads:
+            pairs[load].append(_pair(field, load, worker_first=bool(turn % 2)))
     cells = []
-    for batch, claims in batches.items():
-        for number in clients:
-            load = Load(number, claims, batch)
-            pairs = [_pair(field, load, worker_first=bool(turn % 2)) for turn in range(rounds)]
-            by_worker, by_pgb, processor = (statistics.median(figures) for figures in zip(*pairs, strict=True))
-            ratio = spread([ours / theirs for ours, theirs, _ in pairs])
-            cells.append(Cell(batch, number, by_worker, by_pgb, processor, ratio))
-            seen(
-                f"  batch {batch:3}, workers {number}: {ratio}   {by_worker:7,.0f} and {by_pgb:7,.0f}; Python {processor * 1e6:4,.0f} µs"
-                f"{_missed(ratio.median, AIMS.get(batch, 0))}"
-            )
+    for load, seen_of_it in pairs.items():
+        by_worker, by_pgb, processor = (statistics.median(figures) for figures in zip(*seen_of_it, strict=True))
+        ratio = spread([ours / theirs for ours, theirs, _ in seen_of_it])
+        cells.append(Cell(load.batch, load.clients, by_worker, by_pgb, processor, ratio))
+        seen(
+            f"  batch {load.batch:3}, workers {load.clients}: {ratio}   {by_worker:7,.0f} and {by_pgb:7,.0f};"
+            f" Python {processor * 1e6:4,.0f} µs{_missed(ratio.median, AIMS.get(load.batch, 0))}"
+        )
     return cells
 
 
@@ -133,6 +136,17 @@ def why(field: Field, seen: Seen, batch: int = 100, claims: int = 50) -> dict[st
 
 def _missed(seen: float, aim: float) -> str:
     return "" if seen >= aim else f"   (the aim is {aim:.2f})"
+
+
+def turns(rounds: int, seen: Seen, at_most: float = AT_MOST) -> Iterator[int]:
+    """The numbers of the rounds, at most `rounds` of them: none is begun that would not end within `at_most` seconds, but the first."""
+    started = time.monotonic()
+    for turn in range(rounds):
+        yield turn
+        lasted = time.monotonic() - started
+        seen(f"  round {turn + 1} of {rounds} done, {lasted:.0f} s")
+        if lasted / (turn + 1) * (turn + 2) > at_most:
+            break
 
 
 def spread(ratios: list[float]) -> Spread:
