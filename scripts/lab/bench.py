@@ -37,10 +37,11 @@ RECORDED = paths.OBSERVED / "throughput.json"
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured."""
+    """What was measured, on what; `busy` is how many processes wanted a core just before (the load average of a minute)."""
 
     server: str
     cores: int
+    busy: float
     cells: tuple[Cell, ...]
     prices: tuple[Price, ...]
     among: tuple[Among, ...]
@@ -57,7 +58,7 @@ def recorded() -> Bench:
     spreads = ("time", "in_memory")
     priced = [Price(**{**each, **{name: Spread(**each[name]) for name in spreads}}) for each in kept["prices"]]
     among = [Among(**each) for each in kept["among"]]
-    return Bench(kept["server"], kept["cores"], tuple(cells), tuple(priced), tuple(among))
+    return Bench(kept["server"], kept["cores"], kept["busy"], tuple(cells), tuple(priced), tuple(among))
 
 
 def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] = QUEUE) -> Bench:
@@ -75,6 +76,7 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
     cells: list[Cell] = []
     priced: list[Price] = []
     among: list[Among] = []
+    busy = os.getloadavg()[0]
     started = time.monotonic()
     with ExitStack() as stack:
         if "workers" in parts:
@@ -97,7 +99,7 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
             fields = [Field(stack.enter_context(target.database("bench")), throughput.STATE) for _ in range(2)]
             among = prices.among_many(fields[0], fields[1], seen)
     seen(f"measured in {time.monotonic() - started:.0f} s; every document of every run finished once")
-    return Bench(target.version, cores, tuple(cells), tuple(priced), tuple(among))
+    return Bench(target.version, cores, busy, tuple(cells), tuple(priced), tuple(among))
 
 
 def bench(stage: Stage, console: Console, rounds: int) -> None:

@@ -77,7 +77,7 @@ def rates() -> str:
         [str(batch), *(cells[batch, number] for number in clients)] for batch in sorted({batch for batch, _ in cells})
     ]
     heads = [f"{number} worker{'s' if number > 1 else ''}" for number in clients]
-    return _table([f"batch (PostgreSQL {seen.server}, {seen.cores} cores)", *heads], rows)
+    return _table([f"batch (PostgreSQL {seen.server}, {seen.cores} cores, load {seen.busy:.1f})", *heads], rows)
 
 
 def prices() -> str:
