@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -19,6 +20,7 @@ from lab.drill import Outcome
 from lab.errors import LabError
 from lab.evidence import Change, Damage, Document, Order, Tables
 from lab.ground import Ground, ground
+from lab.session import SCHEMA
 from lab.target import Target
 from lab.weakened import EDITS, without
 from tests.conftest import child_processes
@@ -329,3 +331,9 @@ def test_a_drill_that_gets_stuck_says_so_and_leaves_no_process(here: Ground, mon
 def test_a_worker_that_ends_early_says_why(here: Ground) -> None:
     with pytest.raises(LabError, match=r"ended with status 1 before at: .*3F000"):
         here.worker("worker-a", "--schema", "sql_semana_13", "--stop-at", "claimed").wait_for("at")
+
+
+def test_a_drill_whose_database_is_gone_does_not_wait_for_it(tmp_path: Path) -> None:
+    nowhere = Ground(f"host={tmp_path} dbname=lab", SCHEMA, tmp_path)
+    with pytest.raises(LabError, match="The database is away"):
+        nowhere.recover()

@@ -261,6 +261,7 @@ class _Waiting:
 @contextmanager
 def _watch(here: Ground) -> Iterator[Queue]:
     queue = Queue(here.conninfo, f"lab/{WATCH}", here.schema)
+    queue.give_up_waiting()  # unlike a worker: a drill without its database is over
     try:
         yield queue
     finally:

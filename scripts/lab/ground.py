@@ -117,6 +117,7 @@ class Ground:
     def recover(self) -> list[Late]:
         """Take late documents from their workers, as whoever watches the queue does."""
         queue = Queue(self.conninfo, f"lab/{WATCH}", self.schema)
+        queue.give_up_waiting()  # unlike a worker: a drill without its database is over
         try:
             return queue.recover(WATCH, None)
         finally:

@@ -40,8 +40,11 @@ FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::B
 Row = tuple[Any, ...]
 
 
-class Unreachable(Exception):
-    """The database is away, and the worker was asked to stop waiting for it."""
+class Unreachable(LabError):
+    """The database is away, and nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        super().__init__(say("The database is away.", "O banco não responde."))
 
 
 @dataclass(frozen=True, slots=True)
