@@ -47,6 +47,8 @@ class WorkLog:
             self.of(claim, event, **facts)
 
     def _write(self, event: str, lines: list[dict[str, Any]]) -> None:
+        if not lines:
+            return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         head = {"time": now, "event": event, "worker": self._worker}
         text = "".join(
