@@ -28,7 +28,7 @@ lesson = Lesson(
 
 KILLS = ("kill_before_commit", "kill_after_claim", "kill_before_call", "kill_after_call")
 ZOMBIES = ("zombie", "zombie_after_call")
-RECEIVERS = ("receiver_down", "receiver_killed")
+RECEIVERS = ("receiver_down", "receiver_away", "receiver_killed")
 
 
 @lesson.scenario("inside")
@@ -142,8 +142,8 @@ def zombie_before_stage(stage: Stage) -> Observed:
 
 @lesson.experiment(
     "receiver_away",
-    "A receiver that is down, or dies after executing and before answering, costs attempts and time, but no document.",
-    "Um receptor fora do ar, ou que morre depois de executar e antes de responder, custa tentativas e tempo, mas nenhum documento.",
+    "A receiver that is down, even for longer than all attempts last, or dies before it answers, costs time, but no document.",
+    "Um receptor fora do ar, mesmo por mais que todas as tentativas, ou que morre antes de responder, custa tempo, mas nenhum documento.",
     core=False,
     slow=True,
 )

@@ -10,7 +10,7 @@ from lab import evidence, schema
 from lab.crowd import Crowd, Seen, Size
 from lab.errors import LabError
 from lab.evidence import Damage
-from lab.ground import PAST_LEASE, Ground, ground
+from lab.ground import PAST_DELAY, PAST_LEASE, Ground, ground
 from lab.language import Text, say
 from lab.scratch import crash, scratch_server
 from lab.weakened import STATE
@@ -167,6 +167,24 @@ def receiver_down(here: Ground) -> float:
     return struck
 
 
+def receiver_away(here: Ground) -> float:
+    """The receiver is killed, and away until the delays of all attempts that a document has would have passed."""
+    (receiver,) = here.receivers
+    struck = time.monotonic()
+    receiver.kill()
+    worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--rest", "0.05")
+    waits_left = 1 + max(document.limit for document in here.before.documents.values())
+    while (event := worker.next()) is not None:
+        if event["event"] not in ("resting", "waiting"):
+            continue
+        here.advance(PAST_DELAY)
+        waits_left -= 1
+        if waits_left == 0:
+            here.open_receiver()
+    worker.drain()
+    return struck
+
+
 def receiver_killed(here: Ground) -> float:
     """The receiver is killed after it executed, before it could answer."""
     here.behave(hold="after")
@@ -306,8 +324,15 @@ def drills(size: Size | None = None) -> list[Drill]:
         Drill(
             "receiver_down",
             Text("the receiver is dead at every first attempt", "o receptor está fora do ar em todas as primeiras tentativas"),
-            (Text("a receiver that is away for longer than all attempts last", "um receptor fora do ar por mais que todas as tentativas"),),
+            (Text("a receiver that some workers reach and others do not", "um receptor que só alguns workers alcançam"),),
             receiver_down,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "receiver_away",
+            Text("the receiver is away for longer than all attempts last", "o receptor fica fora do ar por mais que todas as tentativas"),
+            (Text("many workers that find it back at once", "vários workers que o reencontram ao mesmo tempo"),),
+            receiver_away,
             lambda seen: exactly_once(seen) and not seen.repeated_calls,
         ),
         Drill(
