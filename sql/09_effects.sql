@@ -325,11 +325,12 @@ BEGIN
         RETURN;
     END IF;
     IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
+        ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
         ('nao_chamado', 'desconhecido'),
         ('desconhecido', 'desconhecido'),
         ('desconhecido', 'nao_chamado'),
         ('desconhecido', 'obtido'),
-        ('obtido', 'obtido'), -- sent again, since the answer was lost
+        ('obtido', 'obtido'),
         ('obtido', 'confirmando'),
         ('confirmando', 'confirmando')
     ) THEN

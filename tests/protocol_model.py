@@ -10,7 +10,7 @@ from typing import Any
 MAXIMUM = timedelta(minutes=15)  # of one attempt, as tempo_maximo() says
 LONGEST_DELAY = timedelta(minutes=5)
 NEXT_STAGES = {
-    "nao_chamado": ["desconhecido"],
+    "nao_chamado": ["nao_chamado", "desconhecido"],
     "desconhecido": ["desconhecido", "nao_chamado", "obtido"],
     "obtido": ["obtido", "confirmando"],
     "confirmando": ["confirmando"],

@@ -20,7 +20,6 @@ from lab.drill import Outcome
 from lab.errors import LabError
 from lab.evidence import Change, Damage, Document, Order, Tables
 from lab.ground import Ground, ground
-from lab.session import SCHEMA
 from lab.target import Target
 from lab.weakened import EDITS, without
 from tests.conftest import child_processes
@@ -333,7 +332,7 @@ def test_a_worker_that_ends_early_says_why(here: Ground) -> None:
         here.worker("worker-a", "--schema", "sql_semana_13", "--stop-at", "claimed").wait_for("at")
 
 
-def test_a_drill_whose_database_is_gone_does_not_wait_for_it(tmp_path: Path) -> None:
-    nowhere = Ground(f"host={tmp_path} dbname=lab", SCHEMA, tmp_path)
+def test_a_drill_whose_database_is_gone_does_not_wait_for_it(here: Ground, tmp_path: Path) -> None:
+    here.conninfo = f"host={tmp_path} dbname=lab"
     with pytest.raises(LabError, match="The database is away"):
-        nowhere.recover()
+        here.recover()

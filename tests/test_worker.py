@@ -841,6 +841,7 @@ def cut_answer(queue: Queue, to: str) -> None:
         ("desconhecido", None, ["claimed", "stage", "called", "stage", "finished"], "concluido"),
         ("obtido", None, ["claimed", "stage", "called", "stage", "finished"], "concluido"),
         ("concluir_lote", None, ["claimed", "stage", "called", "stage", "perhaps_written"], "concluido"),
+        ("nao_chamado", NotSent("conexao", "x"), ["claimed", "stage", "stage", "failed"], "pendente"),
         ("falhar", Unanswered("sistemico", "x"), ["claimed", "stage", "perhaps_written"], "pendente"),
         ("reservar", None, [], "processando"),
     ],
