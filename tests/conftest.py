@@ -23,6 +23,7 @@ from lab.target import Target, open_target
 
 TARGET = pytest.StashKey[Target]()
 MOST_PROCESSES = 4
+LONG = ("test_lessons", "test_notebooks")
 SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later
 
 
@@ -37,6 +38,11 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Into how many processes `-n auto` shares the tests out; a given server has one database for them, so there into none."""
     return 0 if _server_is_given() else min(os.cpu_count() or 1, MOST_PROCESSES)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, else one process is left with them at the end."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

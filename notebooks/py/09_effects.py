@@ -157,8 +157,8 @@ nb.claim("09.defence_matrix", live)
 nb.damage(live)
 
 # %% [markdown]
-# And all six, as recorded in `data/observed/defence_matrix.json`: not run now. `nb.damage(nb.defences())` holds them all live, which
-# takes a minute or so. *As seis, como foram gravadas; `nb.damage(nb.defences())` roda todas ao vivo, em um minuto ou mais.*
+# And all of them, as recorded in `data/observed/defence_matrix.json`: not run now. `nb.damage(nb.defences())` holds them live, which
+# takes a minute or so. *Todas, como foram gravadas; `nb.damage(nb.defences())` roda todas ao vivo, em um minuto ou mais.*
 
 # %%
 from lab.defences import recorded
@@ -167,8 +167,8 @@ nb.damage(recorded())
 
 # %% [markdown]
 # **Why.** None of them does another's work. Lease and recovery find what is orphaned. The token fences the table, the key the world
-# outside. The stage replaces a blind call by a question, which is all there is where a receiver knows no keys. The heartbeat tells
-# slow from dead. The savepoint keeps one document's failure its own.
+# outside. The stage replaces a blind call by a question, which is all there is where a receiver knows no keys. Zero rows, obeyed,
+# keep a worker from calling for what it has lost. The heartbeat tells slow from dead. The savepoint keeps one document's failure its own.
 #
 # **What a production queue does.** The same stages and one key an operation, sent with every attempt. It asks before it calls
 # again, keeps keys for longer than documents (lesson 20, to come), and gives what nobody can know to people (lesson 10).
