@@ -25,7 +25,7 @@ ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
 CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
-    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY,
     inquilino TEXT NOT NULL,
     documento_id BIGINT NOT NULL,
     versao BIGINT NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     quem TEXT NOT NULL,
     por_que TEXT NOT NULL,
     quando TIMESTAMPTZ NOT NULL,
-    UNIQUE (documento_id, versao)
+    PRIMARY KEY (documento_id, versao)
 );
 
 -- Their signatures or results change.

@@ -90,7 +90,11 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
         if "guarantees" in parts:
             seen("claim and finish of one document, as a ratio to the episode's; WAL bytes and fsyncs a document")
             seen(f"  {'':34} {'time':22} {'not waiting for disk':22} {'WAL':>7} {'fsyncs':>6}")
-            priced = prices.price(list(prices.priced(target, stack)), rounds, seen)
+            things = list(prices.priced(target, stack))
+            priced = prices.price(things, rounds, seen)
+            for thing in things:
+                if thing.name in prices.WAL_PROFILES:
+                    prices.where_the_wal_goes(thing, seen)
         if "pending" in parts:
             few, many = prices.PENDING
             seen(

@@ -25,6 +25,8 @@ PENDING = (1_000, 1_000_000)
 RARE = 300  # documents of the rare tenant in each
 LOOKS = 120  # claims in each, of any tenant and of the rare one
 IN_MEMORY = "-c synchronous_commit=off"
+EPISODE, ALL = "the episode's claim (04)", "all of it (10)"
+WAL_PROFILES = (EPISODE, ALL)
 DEAREST = 1.5  # times the episode's, or times a claim among few: the aim
 
 
@@ -92,13 +94,13 @@ def priced(target: Target, stack: ExitStack) -> Iterator[Priced]:
     def field(state: int) -> Field:
         return Field(stack.enter_context(target.database("bench")), state)
 
-    yield Priced("the episode's claim (04)", field(1), episode())
+    yield Priced(EPISODE, field(1), episode())
     yield Priced("+ lease (05)", field(5), LEASE)
     yield Priced("+ token and audit (06)", field(6), TOKEN)
     whole = field(STATE)
     bare = field(STATE)
     bare.take_out_the_audit()
-    yield Priced("all of it (10)", whole, TOKEN)
+    yield Priced(ALL, whole, TOKEN)
     yield Priced("all but the audit", bare, TOKEN)
     yield Priced("all, finished with the next claim", whole, CLAIM, FINISH)
 
@@ -131,6 +133,27 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
             f"{'   (the aim is 1.50)' if ratios[0].median > DEAREST else ''}"
         )
     return prices
+
+
+def where_the_wal_goes(thing: Priced, seen: Seen, documents: int = PRICED, most: int = 6) -> dict[str, float]:
+    """WAL bytes a document by kind of record, the largest first; nothing where the server cannot read its own WAL."""
+    readable = "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_walinspect'"
+    if not thing.field.one(readable):
+        return {}
+    thing.field.fill(documents)
+    begun = thing.field.one("SELECT pg_current_wal_insert_lsn()")
+    by_pgbench(thing.field, Load(1, documents), thing.script, last=thing.last)
+    ended = thing.field.one("SELECT pg_current_wal_flush_lsn()")
+    with thing.field.connection() as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+        rows = connection.execute(
+            'SELECT "resource_manager/record_type", combined_size / %s FROM pg_get_wal_stats(%s, %s, true)'
+            " WHERE combined_size > 0 ORDER BY combined_size DESC LIMIT %s",
+            [documents, begun, ended, most],
+        ).fetchall()
+    told = ", ".join(f"{kind} {size:.0f}" for kind, size in rows)
+    seen(f"  WAL bytes a document of {thing.name}, by kind of record: {told}")
+    return {str(kind): float(size) for kind, size in rows}
 
 
 def _to_disk(field: Field) -> tuple[float, float]:
