@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lab import bench, defences, lesson, paths
 from lab import truth_table as guards_tried
+from lab.prices import PENDING
 
 LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
 
@@ -89,6 +90,13 @@ def prices() -> str:
     return _table(
         ["claim and finish", "time", "time, not waiting for the disk", "WAL bytes a document", "fsyncs"], rows
     )
+
+
+def among() -> str:
+    """How much longer a claim takes among many pending documents, as recorded."""
+    few, many = PENDING
+    told = " and ".join(f"{each.ratio:.2f} times ({each.tenant} tenant)" for each in bench.recorded().among)
+    return f"A claim among {many:,} pending documents takes {told} as long as one among {few:,}."
 
 
 def glossary() -> str:

@@ -46,10 +46,14 @@ class Price:
 
 @dataclass(frozen=True)
 class Among:
-    """A claim among many pending documents: its time as a ratio to that among few."""
+    """A claim among many pending documents: its time as a ratio to that among few.
+
+    ratio, few and many: with the disk waited for, the last two in seconds; in_memory: the ratio without.
+    """
 
     tenant: str
     ratio: float
+    in_memory: float
     few: float
     many: float
 
@@ -109,7 +113,7 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
     """Run each of them in every round, with the disk waited for and without; the first is what the others are compared with."""
     load = Load(1, documents)
     times: dict[str, list[dict[str, float]]] = {"": [], IN_MEMORY: []}
-    disk: dict[str, tuple[float, float]] = {}
+    disk: dict[str, list[tuple[float, float]]] = {each.name: [] for each in things}
     for _ in turns(rounds, seen):
         for settings, kept in times.items():
             kept.append({})
@@ -121,13 +125,14 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
                 each.field.check(documents)
                 kept[-1][each.name] = each.field.seconds()
                 if not settings:
-                    disk[each.name] = ((after[0] - before[0]) / documents, (after[1] - before[1]) / documents)
+                    disk[each.name].append(((after[0] - before[0]) / documents, (after[1] - before[1]) / documents))
     prices = []
     for each in things:
         ratios = [
             spread([turn[each.name] / turn[things[0].name] for turn in times[settings]]) for settings in ("", IN_MEMORY)
         ]
-        prices.append(Price(each.name, ratios[0], ratios[1], *disk[each.name]))
+        wal, fsyncs = (statistics.median(figures) for figures in zip(*disk[each.name], strict=True))
+        prices.append(Price(each.name, ratios[0], ratios[1], wal, fsyncs))
         seen(
             f"  {each.name:34} {ratios[0]!s:22} {ratios[1]!s:22} {prices[-1].wal:7,.0f} {prices[-1].fsyncs:6.2f}"
             f"{'   (the aim is 1.50)' if ratios[0].median > DEAREST else ''}"
@@ -175,33 +180,42 @@ def among_many(
 ) -> list[Among]:
     """Claim in turns where few documents are pending and where many are, of any tenant and of one that has few in both.
 
-    Without waiting for the disk, which would hide the difference; and warm: the same documents were claimed before, and rolled back.
+    With the disk waited for, as a worker does, and without; and warm: the same documents were claimed before, and rolled back.
     """
     for field, size in zip((few, many), sizes, strict=True):
         # Spread evenly, so that those of the rare tenant do not lie together.
         field.fill(size, f"CASE WHEN n % {size // RARE} = 0 THEN 'raro' ELSE 't' || n % 20 END")
     answers = []
     with few.connection() as one, many.connection() as other:
-        for connection in (one, other):
-            connection.execute(f"SET {IN_MEMORY.removeprefix('-c ')}".encode())
         for name, tenant in (("any", None), ("rare", "raro")):
             for connection in (one, other):
                 with connection.transaction(force_rollback=True):
-                    connection.execute("SELECT reservar('worker-a', %s, '30 seconds', %s)", [looks, tenant])
-            times: dict[psycopg.Connection, list[float]] = {one: [], other: []}
-            for _ in range(looks):
-                for connection, kept in times.items():
-                    started = time.perf_counter()
-                    claimed = connection.execute(
-                        "SELECT documento_id FROM reservar('worker-a', 1, '30 seconds', %s)", [tenant], prepare=True
-                    ).fetchall()
-                    kept.append(time.perf_counter() - started)
-                    if len(claimed) != 1:
-                        raise LabError("A claim among many found nothing: the run is void.")
-            little, much = (statistics.median(kept) for kept in times.values())
-            answers.append(Among(name, much / little, little, much))
+                    connection.execute("SELECT reservar('worker-a', %s, '30 seconds', %s)", [2 * looks, tenant])
+            little, much = _claims([one, other], tenant, looks)
+            for connection in (one, other):
+                connection.execute(f"SET {IN_MEMORY.removeprefix('-c ')}".encode())
+            in_memory = _claims([one, other], tenant, looks)
+            for connection in (one, other):
+                connection.execute("RESET synchronous_commit")
+            answers.append(Among(name, much / little, in_memory[1] / in_memory[0], little, much))
             seen(
                 f"  {name:4} tenant: {much / little:.2f}   ({little * 1e6:,.0f} µs among {sizes[0]:,}, {much * 1e6:,.0f} µs among"
-                f" {sizes[1]:,}){'   (the aim is 1.50)' if much / little > DEAREST else ''}"
+                f" {sizes[1]:,}); not waiting for the disk {answers[-1].in_memory:.2f}"
+                f"{'   (the aim is 1.50)' if much / little > DEAREST else ''}"
             )
     return answers
+
+
+def _claims(connections: list[psycopg.Connection], tenant: str | None, looks: int) -> list[float]:
+    """Claim in turns; the median seconds of a claim by each connection."""
+    times: list[list[float]] = [[] for _ in connections]
+    for _ in range(looks):
+        for connection, kept in zip(connections, times, strict=True):
+            started = time.perf_counter()
+            claimed = connection.execute(
+                "SELECT documento_id FROM reservar('worker-a', 1, '30 seconds', %s)", [tenant], prepare=True
+            ).fetchall()
+            kept.append(time.perf_counter() - started)
+            if len(claimed) != 1:
+                raise LabError("A claim among many found nothing: the run is void.")
+    return [statistics.median(kept) for kept in times]
