@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from lab import lesson, paths, scenario
+from lab.binaries import find_server_binaries
+from lab.errors import LabError
 from lab.scenario import Scenario
 
 HEAD = "-- A claim.\n-- @pt Uma afirmação.\n"
@@ -46,6 +52,19 @@ def mutated(name: str, *edits: tuple[str, str]) -> Scenario:
 def all_scenarios() -> list[Scenario]:
     """The scenarios of all lessons."""
     return lesson.scenarios()
+
+
+@contextmanager
+def short_home() -> Iterator[Path]:
+    """A folder for a server of its own, whose path is short and open, unlike pytest's; skips where there is no server to start."""
+    try:
+        find_server_binaries()
+    except LabError as error:
+        pytest.skip(str(error))
+    with tempfile.TemporaryDirectory(prefix="lab") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        yield home
 
 
 def fetch(conninfo: str, query: str, *values: object) -> list[tuple[object, ...]]:

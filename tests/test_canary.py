@@ -25,8 +25,6 @@ from psycopg import sql
 
 from lab import cli, databases, paths, report, schema, transcript, worker
 from lab.address import NAMING_VARIABLES
-from lab.binaries import find_server_binaries
-from lab.errors import LabError
 from lab.inside import finish_together
 from lab.lesson import ClaimResult, LessonResult, Observed, ScenarioResult, choose
 from lab.player import play
@@ -34,7 +32,7 @@ from lab.server import EmbeddedServer
 from lab.session import SCHEMA
 from lab.worker import Options
 from lab.workqueue import Claim, Queue
-from tests.helpers import execute, parsed
+from tests.helpers import execute, parsed, short_home
 from tests.test_worker import Pretended
 
 SECONDS = 60.0
@@ -385,13 +383,7 @@ def where(written: Mapping[str, bytes], secret: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    try:
-        find_server_binaries()
-    except LabError as error:
-        pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="lab") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
+    with short_home() as home:
         (home / "tmp").mkdir()
         told = Scene(home, EmbeddedServer(home))
         try:

@@ -21,9 +21,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lab import paths, private
 from lab.binaries import find_server_binaries
-from lab.errors import LabError, ServerError
+from lab.errors import ServerError
 from lab.server import EmbeddedServer, Started
 from lab.target import Target
+from tests.helpers import short_home
 
 HOLD_A_DATABASE = """
 import sys
@@ -42,14 +43,8 @@ def _own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def made_home() -> Iterator[Path]:
-    """A home whose server was made once; its path is short and open, unlike pytest's."""
-    try:
-        find_server_binaries()
-    except LabError as error:
-        pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="lab") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
+    """A home whose server was made once."""
+    with short_home() as home:
         EmbeddedServer(home).up()
         yield home
         EmbeddedServer(home).down()
