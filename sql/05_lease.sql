@@ -21,11 +21,6 @@ ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS inquilino TEXT NOT NULL DEFAULT 'padrao',
 ADD COLUMN IF NOT EXISTS reservado_ate TIMESTAMPTZ;
 
--- Whoever is in work under the claim of lesson 04 gets a deadline too, a generous one: else nobody could ever call it late.
-UPDATE sql_semana_12.fila_documentos
-SET reservado_ate = clock_timestamp() + INTERVAL '1 hour'
-WHERE status = 'processando' AND reservado_ate IS NULL;
-
 -- For recovery. The deadline itself stays unindexed, so that a renewal can be a heap-only update.
 CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
 ON sql_semana_12.fila_documentos (documento_id)
@@ -44,6 +39,11 @@ BEGIN
     RETURN clock_timestamp();
 END
 $$;
+
+-- Whoever is in work under the claim of lesson 04 gets a deadline too, a generous one: else nobody could ever call it late.
+UPDATE sql_semana_12.fila_documentos
+SET reservado_ate = sql_semana_12.relogio() + INTERVAL '1 hour'
+WHERE status = 'processando' AND reservado_ate IS NULL;
 
 CREATE OR REPLACE FUNCTION sql_semana_12.exigir_motivo(p_motivo TEXT)
 RETURNS VOID
