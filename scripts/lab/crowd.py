@@ -45,7 +45,8 @@ class Seen:
     """What the crowd came to.
 
     kills: workers killed; hits: those of them that had documents in hand, `orphans` in all. claims: as the audit has them;
-    attempts: as the queue has them; tokens: different ones. order: see evidence.Order.
+    attempts: as the queue has them; tokens: different ones; uncommitted: minted in claims that a kill rolled back. order: see
+    evidence.Order.
     """
 
     workers: int
@@ -56,13 +57,17 @@ class Seen:
     claims: int
     tokens: int
     attempts: int
+    uncommitted: int
     order: Order
 
     @property
     def good(self) -> bool:
-        """Whether each claim has its own token and no free document was passed over, while the kills did hit."""
+        """Whether each claim has its own token and no free document was passed over, while the kills did hit.
+
+        A document in a claim that was rolled back was not free, and no table tells which it was: so many are not held against it.
+        """
         once = self.claims == self.tokens == self.attempts
-        return once and not self.order.passed_over and 0 < self.hits <= self.kills
+        return once and self.order.passed_over <= self.uncommitted and 0 < self.hits <= self.kills
 
 
 @dataclass
@@ -122,6 +127,7 @@ class Crowd:
             claims=len(claims),
             tokens=len(owners),
             attempts=sum(document.attempts for document in after.documents.values()),
+            uncommitted=evidence.uncommitted(after),
             order=evidence.order(before, after, locked={self.locked}),
         )
 

@@ -71,10 +71,12 @@ def crowd_figures(seen: Seen) -> Text:
     return Text(
         f"workers {seen.workers} at a time; killed {seen.kills} (seed {seen.seed}), with documents in hand {seen.hits}, which left"
         f" {seen.orphans}; claims {seen.claims}, tokens {seen.tokens}, attempts {seen.attempts}; claims past a document in other hands"
-        f" {order.overtaking}, past a free one {order.passed_over}",
+        f" {order.overtaking}; documents passed over while free {order.passed_over} (locked by a claim that a kill rolled back:"
+        f" {seen.uncommitted})",
         f"workers {seen.workers} por vez; mortos {seen.kills} (semente {seen.seed}), com documentos em mãos {seen.hits}, que deixaram"
         f" {seen.orphans}; reservas {seen.claims}, tokens {seen.tokens}, tentativas {seen.attempts}; reservas que passaram por um"
-        f" documento em outras mãos {order.overtaking}, por um livre {order.passed_over}",
+        f" documento em outras mãos {order.overtaking}; documentos preteridos estando livres {order.passed_over} (bloqueados por uma"
+        f" reserva que uma morte desfez: {seen.uncommitted})",
     )
 
 

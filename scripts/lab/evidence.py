@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import psycopg
@@ -155,10 +156,10 @@ def late_writes_refused(events: Iterable[dict[str, Any]]) -> int:
 
 @dataclass(frozen=True)
 class Order:
-    """How a free race kept to the order of the queue, in claims.
+    """How a free race kept to the order of the queue.
 
-    overtaking: took a document while one due before it, never claimed yet, was left. passed_over: one that was free all the while
-    the claim ran.
+    overtaking: claims that took a document while one due before it, never claimed yet, was left. passed_over: documents that a claim
+    passed over although, as far as the tables tell, they were free all the while it ran.
     """
 
     overtaking: int
@@ -170,7 +171,8 @@ def order(before: Tables, after: Tables, locked: Collection[int] = ()) -> Order:
 
     A document is in somebody's hands from some moment within the statement of the claim that takes it, and that statement began
     after whatever its worker had written before. So up to that row of the audit it was free, and a claim written earlier had to
-    see it. locked: documents that somebody locked without claiming them; they are not looked for.
+    see it, unless a third one's claim had locked it that was never committed: see `uncommitted`. locked: documents that somebody
+    locked without claiming them; they are not looked for.
     """
     places = {number: place for place, number in enumerate(_in_order(before))}
     claims: dict[tuple[str, datetime], _Claim] = {}
@@ -193,7 +195,13 @@ def order(before: Tables, after: Tables, locked: Collection[int] = ()) -> Order:
             taken.add(change.document)
         written[change.who] = change.number
     by_number = sorted(claims.values(), key=lambda claim: claim.number)
-    return Order(_passing(by_number, ended), _passing(by_number, begun))
+    return Order(_passing(by_number, ended), _passed_over(by_number, begun))
+
+
+def uncommitted(tables: Tables) -> int:
+    """How many tokens were minted and are in no row of the audit: a claim that a kill rolled back had so many documents locked."""
+    minted = {change.token for change in tables.audit if is_claim(change) and change.token is not None}
+    return max(minted, default=0) - len(minted)
 
 
 @dataclass
@@ -215,6 +223,13 @@ def _passing(claims: list[_Claim], left: list[tuple[int, int]]) -> int:
             earliest = min(earliest, until.pop()[1])
         count += earliest < claim.place
     return count
+
+
+def _passed_over(claims: list[_Claim], free: list[tuple[int, int]]) -> int:
+    """How many documents a claim written earlier went past; `free` is (the row until which one was free, its place)."""
+    rows = [claim.number for claim in claims]
+    furthest = list(accumulate((claim.place for claim in claims), max, initial=-1))
+    return sum(furthest[bisect_left(rows, row)] > place for row, place in free)
 
 
 def _in_order(tables: Tables) -> list[int]:
