@@ -41,7 +41,7 @@ soak: ## every scenario 200 times, on idle and on busy cores; a crowd of workers
 	./lab soak --busy
 	./lab drill random_kills --documents 10000 --workers 10
 
-bench: ## documents a second against pgbench, what each guarantee costs (the lab's own running times: ./lab bench lab)
+bench: ## documents a second against pgbench, what each guarantee costs, the lab's own running times
 	./lab bench
 
 lock: ready ## write requirements.lock from pyproject.toml

@@ -31,7 +31,8 @@ from lab.throughput import Cell, Spread
 from lab.tour import Tour
 
 QUEUE = ("workers", "guarantees", "pending")
-PARTS = (*QUEUE, "lab")
+LAB = "lab"
+PARTS = (*QUEUE, LAB)
 RECORDED = paths.OBSERVED / "throughput.json"
 
 

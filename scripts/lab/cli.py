@@ -574,7 +574,7 @@ def matrix_(
 def bench_(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART …]", help="All but lab if none is named; a wrong one is answered with all."),
+        typer.Argument(metavar="[PART …]", help="All if none is named; a wrong one is answered with all."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
     load: Annotated[bool, typer.Option("--load", help="On a given server too: it is loaded to its limit.")] = False,
@@ -587,9 +587,10 @@ def bench_(
         if part not in bench.PARTS:
             raise typer.BadParameter(f"{part} is none of {', '.join(bench.PARTS)}")
     console = Console()
-    wanted = tuple(part for part in parts or bench.QUEUE if part != "lab")
+    chosen = parts or bench.PARTS
+    wanted = tuple(part for part in chosen if part != bench.LAB)
     if keep and set(wanted) != set(bench.QUEUE):
-        raise typer.BadParameter("--record wants all parts, so that the figures are of one run")
+        raise typer.BadParameter(f"--record wants {', '.join(bench.QUEUE)}, so that the figures are of one run")
     with _server(console) as target:
         if target.embedded is None and wanted:
             _insist_on_load(load)
@@ -597,7 +598,7 @@ def bench_(
             figures = bench.queue(target, console, rounds, wanted)
             if keep:
                 bench.RECORDED.write_text(figures.as_json(), encoding="utf-8")
-        if "lab" in (parts or ()):
+        if bench.LAB in chosen:
             with _stage(target) as stage:
                 bench.bench(stage, console, rounds)
 
