@@ -16,7 +16,6 @@ from lab.errors import LabError
 from lab.evidence import OPEN, Order, Tables
 from lab.ground import WATCH, Ground
 from lab.language import say
-from lab.workqueue import Queue
 
 BATCH = 5  # documents a claim, so that a kill leaves several behind
 LEASE = 2  # seconds, in real time: what the dead leave behind is found while the others work on
@@ -165,7 +164,7 @@ class _Crew:
 
         Meanwhile what is late is taken from the dead, as whoever watches the queue does.
         """
-        with _watch(self._here) as watch, self._here.connection() as connection:
+        with self._here.watch() as watch, self._here.connection() as connection:
             documents = len(self._here.before.documents)
             heard_of, looked = time.monotonic(), 0.0
             while until is None or self._finished < until:
@@ -262,16 +261,6 @@ class _Waiting:
                     )
                 )
             time.sleep(LOOK)
-
-
-@contextmanager
-def _watch(here: Ground) -> Iterator[Queue]:
-    queue = Queue(here.conninfo, f"lab/{WATCH}", here.schema)
-    queue.give_up_waiting()  # unlike a worker: a drill without its database is over
-    try:
-        yield queue
-    finally:
-        queue.close()
 
 
 def _left(connection: psycopg.Connection) -> int:

@@ -114,14 +114,20 @@ class Ground:
                 "UPDATE relogio_do_laboratorio SET adiantado = adiantado + make_interval(secs => %s)", [seconds]
             )
 
-    def recover(self) -> list[Late]:
-        """Take late documents from their workers, as whoever watches the queue does."""
+    @contextmanager
+    def watch(self) -> Iterator[Queue]:
+        """The queue as whoever watches it sees it; unlike a worker he waits for no database: a drill without its own is over."""
         queue = Queue(self.conninfo, f"lab/{WATCH}", self.schema)
-        queue.give_up_waiting()  # unlike a worker: a drill without its database is over
+        queue.give_up_waiting()
         try:
-            return queue.recover(WATCH, None)
+            yield queue
         finally:
             queue.close()
+
+    def recover(self) -> list[Late]:
+        """Take late documents from their workers."""
+        with self.watch() as queue:
+            return queue.recover(WATCH, None)
 
     def wait_until(self, condition: LiteralString) -> None:
         """Wait until a condition on a document holds for one of them; LabError if it does not come true in time."""
