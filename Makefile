@@ -25,7 +25,7 @@ test: ## the tests
 	./lab test
 
 notebooks: ready ## run the notebooks again from their paired text, and keep the outputs and the picture
-	$(PYTHON) -P -m lab.notebook
+	$(PYTHON) -P -m lab.notebook.build
 
 pages: ready ## the made parts of README.md and LEIAME.md
 	$(PYTHON) -m cogapp -r README.md LEIAME.md

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import psycopg
 
-from lab import loader, paths, schema
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed, Stage
-from lab.play import Play
+from lab.base import paths
+from lab.base.language import Text, brazilian
+from lab.lessons.lesson import Lesson, Observed
+from lab.protocol import loader
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server import psql
 
 lesson = Lesson(
     __file__,
@@ -146,7 +149,7 @@ def reset(stage: Stage) -> Observed:
             " iniciado_em = clock_timestamp(), concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'"
         )
         before = connection.execute(untouched).fetchone()
-        schema.run_scripts(stage.conninfo, paths.SQL / "reset.sql")
+        psql.run_scripts(stage.conninfo, paths.SQL / "reset.sql")
         after = connection.execute(untouched).fetchone()
     assert before and after
     return Observed(

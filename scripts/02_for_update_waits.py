@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed
-from lab.play import Play
+from lab.base.language import Text, brazilian
+from lab.lessons.lesson import Lesson, Observed
+from lab.scenario.result import Play
 
 lesson = Lesson(
     __file__,

@@ -6,12 +6,14 @@ import time
 
 import psycopg
 
-from lab.buffers import touched
-from lab.errors import CannotRunHere
-from lab.language import Text, brazilian, say
-from lab.lesson import Lesson, Observed, Stage, find_scenario
-from lab.play import Play
-from lab.race import race
+from lab.base.errors import CannotRunHere
+from lab.base.language import Text, brazilian, say
+from lab.experiments.concurrent_claims import race
+from lab.lessons.lesson import Lesson, Observed
+from lab.measure.buffers import touched
+from lab.scenario.library import find_scenario
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
 
 lesson = Lesson(
     __file__,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from lab import buffers, lease
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed, Stage
-from lab.play import Play
+from lab.base.language import Text, brazilian
+from lab.experiments import clock_skew
+from lab.lessons.lesson import Lesson, Observed
+from lab.measure import buffers
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
 
 lesson = Lesson(
     __file__,
@@ -87,7 +89,7 @@ def recover(play: Play) -> Observed:
     "Um prazo longo demais atrasa a recuperação: o documento de um worker morto espera até o fim dele.",
 )
 def lease_length(stage: Stage) -> Observed:
-    short, long = (lease.recovery_delay(stage, each) for each in ("30 seconds", "1 hour"))
+    short, long = (clock_skew.recovery_delay(stage, each) for each in ("30 seconds", "1 hour"))
     seconds = f"{long:,.0f}"
     return Observed(
         30 <= short < 60 and 3600 <= long < 3660,
@@ -103,7 +105,7 @@ def lease_length(stage: Stage) -> Observed:
     "Relógios de workers adiantados ou atrasados não mudam nada, porque só o relógio do banco é consultado.",
 )
 def skewed_clocks(stage: Stage) -> Observed:
-    own, database = (lease.deadlines(stage, own_clocks=own) for own in (True, False))
+    own, database = (clock_skew.deadlines(stage, own_clocks=own) for own in (True, False))
     return Observed(
         min(own.born_expired, own.hours_too_long, own.taken_from_the_living) > 0
         and own.leases == database.leases

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab import schema, truth_table
-from lab.language import Text
-from lab.lesson import Lesson, Observed, Stage
-from lab.play import Play
-from lab.scratch import crash, scratch_server
-from lab.server import EmbeddedServer
-from lab.session import SessionPins
+from lab.base.language import Text
+from lab.experiments import fencing_table
+from lab.lessons.lesson import Lesson, Observed
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server import schema
+from lab.server.embedded import EmbeddedServer
+from lab.server.session import SessionPins
+from lab.server.throwaway import crash, scratch_server
 
 lesson = Lesson(
     __file__,
@@ -68,12 +70,12 @@ def late_writes(play: Play) -> Observed:
     "Cada guarda deixa passar uma escrita atrasada onde a seguinte não deixa: por id, e estado, e nome do worker, e número da tentativa.",
 )
 def guards_that_fail(stage: Stage) -> Observed:
-    table = truth_table.examine(stage.conninfo)
+    table = fencing_table.examine(stage.conninfo)
     names = ("id", "status", "worker", "attempt")
     destroyed = [table.destroyed(name) for name in names]
     # Where the owner's write came last and overwrote the late one, the table is right in the end by luck only.
-    lost = [sum(not table.cell(name, each.name).kept for each in truth_table.situations()) for name in names]
-    cases = len(truth_table.situations())
+    lost = [sum(not table.cell(name, each.name).kept for each in fencing_table.situations()) for name in names]
+    cases = len(fencing_table.situations())
     counts = ", ".join(map(str, destroyed))
     losses = ", ".join(map(str, lost))
     return Observed(
@@ -89,10 +91,10 @@ def guards_that_fail(stage: Stage) -> Observed:
     "Um token nunca reusado e uma versão nunca zerada recusam toda escrita atrasada; a versão, após qualquer mudança, barra também o dono.",
 )
 def guards_that_hold(stage: Stage) -> Observed:
-    table = truth_table.examine(stage.conninfo)
+    table = fencing_table.examine(stage.conninfo)
     late = {name: table.destroyed(name) for name in ("version", "token")}
     kept = all(cell.kept for cell in table.cells if cell.guard in late)
-    cases = len(truth_table.situations())
+    cases = len(fencing_table.situations())
     version, token = table.owners["version"], table.owners["token"]
     return Observed(
         late == {"version": 0, "token": 0} and kept and (version, token) == (0, 1),
@@ -249,7 +251,7 @@ class _Crash:
 
 def _claim_crash_claim(server: EmbeddedServer, synchronous_commit: str, minted: str = MINTED) -> _Crash:
     # A new sequence has logged no number yet: it logs 32 ahead, and only the loss of that record can bring a number back.
-    schema.build(server.conninfo(), truth_table.STATE)
+    schema.build(server.conninfo(), fencing_table.STATE)
     with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
         claim = a.execute("SELECT pg_get_functiondef('reservar'::REGPROC)").fetchone()
         assert claim and claim[0].count(MINTED) == 1

@@ -6,12 +6,13 @@ import time
 
 import psycopg
 
-from lab import budget
-from lab.errors import LabError
-from lab.horizon import wait_for_older_transactions
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed, Stage
-from lab.play import Play
+from lab.base.errors import LabError
+from lab.base.language import Text, brazilian
+from lab.experiments import lease_budget
+from lab.lessons.lesson import Lesson, Observed
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server.open_transactions import wait_for_older_transactions
 
 lesson = Lesson(
     __file__,
@@ -87,8 +88,8 @@ def maximum(play: Play) -> Observed:
     "O prazo de uma reserva é um percentil alto do trabalho medido mais uma margem para rede e escalonamento; menor que isso, estoura.",
 )
 def budget_of_a_lease(stage: Stage) -> Observed:
-    planned, judged = budget.measure(stage.conninfo, 1000 if stage.load else 400).halves
-    leases = [budget.percentile(planned.held, 50), budget.percentile(planned.held, 95), planned.lease]
+    planned, judged = lease_budget.measure(stage.conninfo, 1000 if stage.load else 400).halves
+    leases = [lease_budget.percentile(planned.held, 50), lease_budget.percentile(planned.held, 95), planned.lease]
     overruns = [judged.overruns(lease) for lease in leases]
     measured, of = len(planned.held), len(judged.held)
     half, most, enough = (f"{lease * 1000:.1f} ms" for lease in leases)

@@ -8,12 +8,14 @@ from threading import Barrier
 
 import psycopg
 
-from lab.buffers import touched
-from lab.failure import classify, of_status
-from lab.horizon import wait_for_older_transactions
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed, Stage, find_scenario
-from lab.play import Play
+from lab.base.language import Text, brazilian
+from lab.lessons.lesson import Lesson, Observed
+from lab.measure.buffers import touched
+from lab.scenario.library import find_scenario
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server.open_transactions import wait_for_older_transactions
+from lab.worker.failures import classify, of_status
 
 lesson = Lesson(
     __file__,

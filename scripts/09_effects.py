@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab import defences, drill, drill_report
-from lab.defences import Matrix
-from lab.drill import Outcome
-from lab.errors import LabError
-from lab.language import Text, brazilian
-from lab.lesson import Lesson, Observed, Stage
-from lab.play import Play
+from lab.base.errors import LabError
+from lab.base.language import Text, brazilian
+from lab.drills import ablation, catalogue, report
+from lab.drills.ablation import Matrix
+from lab.drills.catalogue import Outcome
+from lab.lessons.lesson import Lesson, Observed
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
 
 lesson = Lesson(
     __file__,
@@ -96,19 +97,19 @@ def zombies(stage: Stage) -> Observed:
     judge=lambda matrix: _worth(matrix),
 )
 def defence_matrix(stage: Stage) -> Observed:
-    return _worth(defences.examine(stage.conninfo))
+    return _worth(ablation.examine(stage.conninfo))
 
 
 def _worth(matrix: Matrix) -> Observed:
     """What a matrix says about the claim; one of some defences only can refute it, and cannot prove it."""
-    shown = {each.name: each.shown for each in defences.defences()}
+    shown = {each.name: each.shown for each in ablation.defences()}
     en = "; ".join(f"{shown[row.defence].en} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
     pt = "; ".join(f"{shown[row.defence].pt} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
-    kept = defences.recorded()
+    kept = ablation.recorded()
     recorded = all(row == kept.row(row.defence) for row in matrix.rows)
     tried = len(matrix.rows)
-    good: bool | None = defences.worth(matrix) and recorded
-    why = "" if recorded else f"not the matrix of {defences.RECORDED.name}, which the first page shows"
+    good: bool | None = ablation.worth(matrix) and recorded
+    why = "" if recorded else f"not the matrix of {ablation.RECORDED.name}, which the first page shows"
     if good and tried < len(shown):
         good, why = None, f"{tried} of {len(shown)} defences tried, as recorded"
     return Observed(
@@ -164,18 +165,18 @@ def unknown_and_irreversible(stage: Stage) -> Observed:
 
 
 @lesson.experiment(
-    drill.RANDOM_KILLS,
+    catalogue.RANDOM_KILLS,
     "Workers from a barrier on, killed at random: a token for each claim, none lost, and no claim passes over a free document.",
     "Workers a partir de uma barreira, mortos ao acaso: um token por reserva, nada perdido, e nenhuma reserva pula um documento livre.",
     core=False,
 )
 def random_kills(stage: Stage) -> Observed:
-    seen = drill.hold(drill.find(drill.RANDOM_KILLS), stage.conninfo)
+    seen = catalogue.hold(catalogue.find(catalogue.RANDOM_KILLS), stage.conninfo)
     assert seen.crowd
-    figures = drill_report.crowd_figures(seen.crowd)
+    figures = report.crowd_figures(seen.crowd)
     lost, duplicates = seen.damage.lost, seen.damage.duplicates
     return Observed(
-        drill.each_once(seen),
+        catalogue.each_once(seen),
         f"documents {seen.documents}, effects {seen.effects}, executed twice {duplicates}, lost {lost}; {figures.en}",
         f"documentos {seen.documents}, efeitos {seen.effects}, executados em dobro {duplicates}, perdidos {lost}; {figures.pt}",
         "; ".join(seen.faults),
@@ -193,12 +194,12 @@ def database_crash(stage: Stage) -> Observed:
     if not stage.embedded:
         why = "only a server of the lab's own is crashed"
         return Observed(None, "not run", "não executado", why)
-    return _drilled(stage, (drill.DATABASE_CRASH,))
+    return _drilled(stage, (catalogue.DATABASE_CRASH,))
 
 
 def _drilled(stage: Stage, names: Sequence[str]) -> Observed:
     """What drills held one after the other come to."""
-    return _judged({name: drill.hold(drill.find(name), stage.conninfo) for name in names}, names)
+    return _judged({name: catalogue.hold(catalogue.find(name), stage.conninfo) for name in names}, names)
 
 
 def _judged(held: Mapping[str, Outcome], names: Sequence[str]) -> Observed:
@@ -206,7 +207,7 @@ def _judged(held: Mapping[str, Outcome], names: Sequence[str]) -> Observed:
     if missing := [name for name in names if name not in held]:
         raise LabError(f"The claim needs the drill {missing[0]}, which was not held.")
     seen = [held[name] for name in names]
-    failed = [name for name in names if not drill.find(name).expected(held[name])]
+    failed = [name for name in names if not catalogue.find(name).expected(held[name])]
 
     def total(figure: str) -> int:
         return sum(getattr(outcome, figure) for outcome in seen)

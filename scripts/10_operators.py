@@ -8,12 +8,13 @@ from dataclasses import replace
 import psycopg
 from psycopg import sql
 
-from lab import grants, permissions, trespass
-from lab.language import Text
-from lab.lesson import Lesson, Observed, Stage
-from lab.permissions import Call
-from lab.play import Play
-from lab.session import SCHEMA
+from lab.base.language import Text
+from lab.lessons.lesson import Lesson, Observed
+from lab.protocol import forbidden, grants, permissions
+from lab.protocol.permissions import Call
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server.session import SCHEMA
 
 lesson = Lesson(
     __file__,
@@ -141,8 +142,8 @@ def each_role_its_part(stage: Stage) -> Observed:
     stage.build(STATE)
     with stage.connection() as connection:
         report = permissions.check(connection)
-        attempts = trespass.trespass(connection, report.calls)
-        held = trespass.grants(connection, report.calls)
+        attempts = forbidden.trespass(connection, report.calls)
+        held = forbidden.grants(connection, report.calls)
     calls, tried = len(report.calls), len(attempts)
     refused = sum(attempt.refused for attempt in attempts)
     by_role = {duty: sum(attempt.duty == duty for attempt in attempts) for duty in grants.DUTIES}

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from lab import paths
-from lab.address import NAMING_VARIABLES
-from lab.binaries import find_server_binaries
-from lab.errors import LabError
-from lab.schema import build
-from lab.target import Target, named_server, open_target
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.server.binaries import find_server_binaries
+from lab.server.conninfo import NAMING_VARIABLES
+from lab.server.schema import build
+from lab.server.target import Target, named_server, open_target
 
 TARGET = pytest.StashKey[Target]()
 MOST_PROCESSES = 4

@@ -13,10 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab import lesson, paths, scenario
-from lab.binaries import find_server_binaries
-from lab.errors import LabError
-from lab.scenario import Scenario
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.scenario import grammar, library
+from lab.scenario.grammar import Scenario
+from lab.server.binaries import find_server_binaries
 
 HEAD = "-- A claim.\n-- @pt Uma afirmação.\n"
 
@@ -36,22 +37,22 @@ COMMIT;
 
 def parsed(body: str, head: str = HEAD) -> Scenario:
     """A scenario of lesson 01, by its markers and statements."""
-    return scenario.parse(head + body, Path("sql/01_queue/01_made_up.sql"))
+    return grammar.parse(head + body, Path("sql/01_queue/01_made_up.sql"))
 
 
 def mutated(name: str, *edits: tuple[str, str]) -> Scenario:
     """The scenario NN_case with each text replaced by another; the text must stand there exactly once."""
-    original = lesson.find_scenario(name)
+    original = library.find_scenario(name)
     text = original.path.read_text(encoding="utf-8")
     for old, new in edits:
         assert text.count(old) == 1, f"{name} holds {old!r} {text.count(old)} times"
         text = text.replace(old, new)
-    return scenario.parse(text, original.path)
+    return grammar.parse(text, original.path)
 
 
 def all_scenarios() -> list[Scenario]:
     """The scenarios of all lessons."""
-    return lesson.scenarios()
+    return library.scenarios()
 
 
 @contextmanager

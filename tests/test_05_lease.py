@@ -11,12 +11,17 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from lab import lease, lesson, paths
-from lab.lesson import Observed, Stage, choose
-from lab.player import play
-from lab.schema import build, run_scripts
-from lab.session import SessionPins
-from lab.target import Target
+from lab.base import paths
+from lab.experiments import clock_skew
+from lab.lessons.lesson import Observed
+from lab.lessons.registry import choose
+from lab.scenario import library
+from lab.scenario.player import play
+from lab.scenario.stage import Stage
+from lab.server.psql import run_scripts
+from lab.server.schema import build
+from lab.server.session import SessionPins
+from lab.server.target import Target
 from tests.conftest import nothing_left
 from tests.helpers import execute, fetch, mutated, parsed
 from tests.test_sql import MINE, psql
@@ -309,20 +314,22 @@ def test_a_recovery_that_had_to_wait_is_written_with_the_time_after_the_wait(mod
 def test_the_database_judges_whatever_the_workers_clocks_say(module_database: str, hours: tuple[float, ...]) -> None:
     stage = Stage(module_database, superuser=True)
     with nothing_left(module_database):
-        seen = lease.deadlines(stage, own_clocks=False, hours_fast=hours, documents_each=3)
-    assert seen == lease.Deadlines(6, 0, 0, 0)
+        seen = clock_skew.deadlines(stage, own_clocks=False, hours_fast=hours, documents_each=3)
+    assert seen == clock_skew.Deadlines(6, 0, 0, 0)
 
 
 def test_a_worker_whose_own_clock_is_right_does_no_harm_by_it(module_database: str) -> None:
-    seen = lease.deadlines(Stage(module_database, superuser=True), own_clocks=True, hours_fast=(0,), documents_each=3)
-    assert seen == lease.Deadlines(3, 0, 0, 0)
+    seen = clock_skew.deadlines(
+        Stage(module_database, superuser=True), own_clocks=True, hours_fast=(0,), documents_each=3
+    )
+    assert seen == clock_skew.Deadlines(3, 0, 0, 0)
 
 
 @pytest.mark.parametrize(("length", "at_least"), [("1 second", 1), ("2 minutes", 120), ("24 hours", 86400)])
 def test_recovery_comes_within_one_look_after_the_end_of_the_lease(
     module_database: str, length: str, at_least: int
 ) -> None:
-    delay = lease.recovery_delay(Stage(module_database, superuser=True), length, every="1 minute")
+    delay = clock_skew.recovery_delay(Stage(module_database, superuser=True), length, every="1 minute")
     assert at_least <= delay < at_least + 90
 
 
@@ -440,6 +447,6 @@ def test_a_stranger_may_not_reach_the_functions(own_server: Target, queue: str) 
 
 def test_every_scenario_of_the_lesson_has_its_claim() -> None:
     (told,) = choose(["05"])
-    assert {scenario.name.replace("_", ".", 1) for scenario in lesson.scenarios("05_lease")} <= {
+    assert {scenario.name.replace("_", ".", 1) for scenario in library.scenarios("05_lease")} <= {
         claim.id for claim in told.claims
     }

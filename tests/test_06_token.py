@@ -10,19 +10,25 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lab import lesson, pages, paths, postmaster, schema, scratch, transcript, truth_table
-from lab.errors import LabError, ServerError
-from lab.language import Text
-from lab.lesson import Stage, choose, find_scenario
-from lab.player import play
-from lab.session import SessionPins
-from lab.target import Target
-from lab.truth_table import Guard, TruthTable
+from lab.base import paths
+from lab.base.errors import LabError, ServerError
+from lab.base.language import Text
+from lab.experiments import fencing_table
+from lab.experiments.fencing_table import Guard, TruthTable
+from lab.lessons.registry import choose
+from lab.maintain import readme
+from lab.scenario import library, transcript
+from lab.scenario.library import find_scenario
+from lab.scenario.player import play
+from lab.scenario.stage import Stage
+from lab.server import postmaster, psql, schema, throwaway
+from lab.server.session import SessionPins
+from lab.server.target import Target
 from tests.conftest import nothing_left
 from tests.helpers import execute, fetch, mutated
 
-GUARDS = [guard.name for guard in truth_table.guards()]
-SITUATIONS = [situation.name for situation in truth_table.situations()]
+GUARDS = [guard.name for guard in fencing_table.guards()]
+SITUATIONS = [situation.name for situation in fencing_table.situations()]
 # One row a guard, one column a situation.
 DESTROYED = {
     "id": (1, 1, 1, 1, 1),
@@ -83,7 +89,7 @@ def without_the_token(conninfo: str) -> None:
 
 @pytest.fixture(scope="module")
 def table(module_database: str) -> TruthTable:
-    return truth_table.examine(module_database)
+    return fencing_table.examine(module_database)
 
 
 @pytest.mark.parametrize("guard", GUARDS)
@@ -104,13 +110,13 @@ def test_an_unrelated_change_locks_out_the_owner_that_goes_by_its_version_and_no
 
 
 def test_the_recorded_table_is_the_one_seen_here(table: TruthTable) -> None:
-    assert truth_table.recorded() == table
-    assert json.loads(truth_table.RECORDED.read_text(encoding="utf-8")) == json.loads(table.as_json())
+    assert fencing_table.recorded() == table
+    assert json.loads(fencing_table.RECORDED.read_text(encoding="utf-8")) == json.loads(table.as_json())
 
 
 def test_a_guard_that_lets_nobody_through_destroys_nothing_and_keeps_nothing_either(module_database: str) -> None:
     refusing = Guard("nobody", "documento_id = %(documento_id)s AND FALSE", Text("", ""))
-    seen = truth_table.examine(module_database, [refusing])
+    seen = fencing_table.examine(module_database, [refusing])
     assert seen.destroyed("nobody") == 0
     # A table of late writes alone would call this guard perfect.
     assert not any(cell.kept for cell in seen.cells)
@@ -119,23 +125,23 @@ def test_a_guard_that_lets_nobody_through_destroys_nothing_and_keeps_nothing_eit
 
 def test_the_deadline_is_no_fence_since_it_is_the_successors(module_database: str) -> None:
     deadline = Guard("deadline", "documento_id = %(documento_id)s AND reservado_ate > relogio()", Text("", ""))
-    assert truth_table.examine(module_database, [deadline]).cell("deadline", "other_worker").destroyed == 1
+    assert fencing_table.examine(module_database, [deadline]).cell("deadline", "other_worker").destroyed == 1
 
 
 @pytest.mark.parametrize("where", ["documento_id =", "dono = 1", "documento_id = %(dono)s", "documento_id = 'um'"])
 def test_a_guard_that_is_no_sql_is_told(where: str, module_database: str) -> None:
     with nothing_left(module_database), pytest.raises(LabError, match="This guard cannot be tried: "):
-        truth_table.examine(module_database, [Guard("mine", where, Text("", ""))])
+        fencing_table.examine(module_database, [Guard("mine", where, Text("", ""))])
 
 
 def test_the_pages_show_every_guard_and_every_cell_in_both_languages() -> None:
-    english, portuguese = pages.truth_table("en").splitlines(), pages.truth_table("pt").splitlines()
+    english, portuguese = readme.truth_table("en").splitlines(), readme.truth_table("pt").splitlines()
     assert len(english) == len(portuguese) == len(GUARDS) + 2
     bold = [line.count("**") // 2 for line in english[2:]]
     assert bold == [*(sum(DESTROYED[name]) + (name == "version") for name in GUARDS)]
     assert "result lost" in english[2] and "resultado perdido" in portuguese[2]
     with pytest.raises(KeyError):
-        truth_table.recorded().cell("nobody", "pending")
+        fencing_table.recorded().cell("nobody", "pending")
 
 
 # The fence
@@ -173,7 +179,7 @@ def test_with_the_token_taken_out_of_the_guard_the_late_write_gets_through(queue
     played = play(find_scenario("06_late_writes"), queue)
     assert len(played["a_finishes"].rows) == 1
     assert len(played["b_finishes"].rows) == 0
-    told = lesson.golden_path(played.scenario).read_text(encoding="utf-8")
+    told = library.golden_path(played.scenario).read_text(encoding="utf-8")
     assert transcript.difference(told, transcript.golden(played))
 
 
@@ -240,7 +246,7 @@ def test_a_document_claimed_before_there_were_tokens_can_be_recovered_and_finish
     schema.build(database, 5)
     execute(database, "SELECT sql_semana_12.reservar('worker-a')")
     for _ in range(2):  # an upgrade may be run again
-        schema.run_scripts(database, paths.SQL / "06_token.sql", paths.SQL / "lab_clock.sql")
+        psql.run_scripts(database, paths.SQL / "06_token.sql", paths.SQL / "lab_clock.sql")
     with SessionPins().psycopg_connection(database, "lab/test") as session:
         assert rows(session, "SELECT documento_id FROM concluir(1, NULL)") == []
         pass_a_minute(session)
@@ -368,14 +374,14 @@ def test_on_a_given_server_nothing_is_crashed_and_the_reason_is_told(module_data
 
 
 def test_a_scratch_server_is_gone_with_its_folder(own_server: Target) -> None:
-    with scratch.scratch_server(wal_writer_delay="10s") as server:
+    with throwaway.scratch_server(wal_writer_delay="10s") as server:
         main = postmaster.find(server.data)
         assert main
         assert fetch(server.conninfo(), "SHOW wal_writer_delay") == [("10s",)]
-        scratch.crash(server)
+        throwaway.crash(server)
         assert not server.running()
         with pytest.raises(ServerError, match="no server to crash"):
-            scratch.crash(server)
+            throwaway.crash(server)
         server.up()
         folder = server.base.parent
     assert not folder.exists()

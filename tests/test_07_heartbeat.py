@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lab.budget import Measured, measure, percentile
-from lab.player import play
-from lab.schema import build, run_scripts, scripts_for
-from lab.session import SessionPins
+from lab.experiments.lease_budget import Measured, measure, percentile
+from lab.scenario.player import play
+from lab.server.psql import run_scripts
+from lab.server.schema import build, scripts_for
+from lab.server.session import SessionPins
 from tests.conftest import nothing_left
 from tests.helpers import fetch, mutated
 

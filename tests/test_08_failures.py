@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lab import loader, scenario
-from lab.errors import ServerError
-from lab.lesson import find_scenario
-from lab.paths import DOCUMENTS
-from lab.player import play
-from lab.schema import build, numbered_scripts, run_scripts, scripts_for
-from lab.session import SessionPins
+from lab.base.errors import ServerError
+from lab.base.paths import DOCUMENTS
+from lab.protocol import loader
+from lab.scenario import grammar
+from lab.scenario.library import find_scenario
+from lab.scenario.player import play
+from lab.server.psql import run_scripts
+from lab.server.schema import build, numbered_scripts, scripts_for
+from lab.server.session import SessionPins
 from tests.helpers import execute, fetch, mutated
 
 CANARY = "CANARIO-4711"
@@ -336,7 +338,7 @@ def test_counting_at_the_claim_stops_the_naive_queue_too(module_database: str) -
     claims = path.read_text(encoding="utf-8").replace(
         "SET status = 'processando'", "SET tentativas = tentativas + 1, status = 'processando'"
     )
-    counted = scenario.parse(claims, path)
+    counted = grammar.parse(claims, path)
     build(module_database, counted.state)
     played = play(counted, module_database)
     assert [len(played[step].rows) for step in ("a_claims", "b_claims", "d_claims")] == [1, 1, 0]

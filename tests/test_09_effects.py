@@ -14,14 +14,17 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from lab import child, crowd, defences, drill, drill_report, evidence, pages, paths, schema
-from lab.crowd import Size
-from lab.drill import Outcome
-from lab.errors import LabError
-from lab.evidence import Change, Damage, Document, Order, Tables
-from lab.ground import Ground, ground
-from lab.target import Target
-from lab.weakened import EDITS, without
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.drills import ablation, catalogue, invariants, process, random_kills, report
+from lab.drills.ablated_schema import EDITS, without
+from lab.drills.catalogue import Outcome
+from lab.drills.harness import Ground, ground
+from lab.drills.invariants import Change, Damage, Document, Order, Tables
+from lab.drills.random_kills import Size
+from lab.maintain import readme
+from lab.server import psql, schema
+from lab.server.target import Target
 from tests.conftest import child_processes
 from tests.helpers import execute, fetch
 
@@ -58,7 +61,7 @@ def test_an_attempt_from_before_the_stages_may_have_called(database: str) -> Non
         " SELECT reservar('worker-a'); SELECT reservar('worker-b'); SELECT reservar('worker-c');"
         " SELECT falhar(1, 1, 'sistemico', 'timeout during the call'); SELECT concluir(3, 3)",
     )
-    schema.run_scripts(database, paths.SQL / "09_effects.sql")
+    psql.run_scripts(database, paths.SQL / "09_effects.sql")
     stages = "SELECT status, etapa FROM sql_semana_12.fila_documentos ORDER BY documento_id"
     assert fetch(database, stages) == [
         ("pendente", "desconhecido"),
@@ -70,7 +73,7 @@ def test_an_attempt_from_before_the_stages_may_have_called(database: str) -> Non
     recovered = "SELECT documento_id, status FROM sql_semana_12.recuperar('vigia')"
     assert fetch(database, recovered) == [(2, "conciliacao")]
     execute(database, "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado'")
-    schema.run_scripts(database, paths.SQL / "09_effects.sql")
+    psql.run_scripts(database, paths.SQL / "09_effects.sql")
     assert {stage for _, stage in fetch(database, stages)} == {"nao_chamado"}, (
         "whoever ran it again lost what was recorded"
     )
@@ -86,8 +89,8 @@ def test_no_tenant_has_a_slash_whoever_writes_it(database: str) -> None:
 
 
 def test_a_chain_that_fits_together_has_no_fault() -> None:
-    assert evidence.faults(BEFORE, GOOD) == []
-    assert evidence.damage(BEFORE, GOOD, ONE_EFFECT, []) == Damage()
+    assert invariants.faults(BEFORE, GOOD) == []
+    assert invariants.damage(BEFORE, GOOD, ONE_EFFECT, []) == Damage()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_a_chain_that_fits_together_has_no_fault() -> None:
     ],
 )
 def test_a_chain_that_does_not_fit_together_is_told(after: Tables, fault: str) -> None:
-    assert any(fault in found for found in evidence.faults(BEFORE, after))
+    assert any(fault in found for found in invariants.faults(BEFORE, after))
 
 
 def wrote(token: int, version: int) -> dict[str, object]:
@@ -132,7 +135,7 @@ def test_damage_is_counted(
     document: Document | None, effects: dict[str, int], events: list[dict[str, object]], damage: Damage
 ) -> None:
     after = Tables({} if document is None else {1: document}, CHAIN)
-    assert evidence.damage(BEFORE, after, effects, events) == damage
+    assert invariants.damage(BEFORE, after, effects, events) == damage
     assert damage.total == sum(vars(damage).values())
 
 
@@ -140,14 +143,14 @@ def test_a_document_that_rightly_fails_is_lost_only_if_it_is_said_to_be_done() -
     hopeless = frozenset({NEW.key})
     for status, damage in (("falhou", Damage()), ("concluido", Damage(lost=1))):
         after = Tables({1: replace(DONE, status=status)}, CHAIN)
-        assert evidence.damage(BEFORE, after, {}, [], hopeless) == damage
+        assert invariants.damage(BEFORE, after, {}, [], hopeless) == damage
 
 
 def test_exactly_once_wants_every_document_finished() -> None:
     good = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0)
-    assert drill.exactly_once(good)
+    assert catalogue.exactly_once(good)
     for spoilt in (replace(good, finished=3), replace(good, effects=3), replace(good, damage=Damage(stuck=1))):
-        assert not drill.exactly_once(spoilt)
+        assert not catalogue.exactly_once(spoilt)
 
 
 # The order in a free race: documents are due by their ids here; each word is who claims what in one statement, - ends it
@@ -176,16 +179,16 @@ def test_a_claim_past_a_free_document_is_told_from_one_past_a_document_in_other_
     story: str, overtaking: int, passed_over: int
 ) -> None:
     audit = list(written(story))
-    numbers = sorted({change.document for change in audit if evidence.is_claim(change)})
+    numbers = sorted({change.document for change in audit if invariants.is_claim(change)})
     before = Tables({number: replace(NEW, due=NOON + number * timedelta(seconds=1)) for number in numbers}, [])
-    assert evidence.order(before, Tables({}, audit)) == Order(overtaking, passed_over)
-    assert evidence.order(before, Tables({}, audit), locked=numbers).passed_over == 0
+    assert invariants.order(before, Tables({}, audit)) == Order(overtaking, passed_over)
+    assert invariants.order(before, Tables({}, audit), locked=numbers).passed_over == 0
 
 
 def test_tokens_that_no_row_has_are_of_claims_that_were_rolled_back() -> None:
     claims = [Change(n, n, 1, "pendente", "processando", token, "a", "reserva", NOON) for n, token in ((1, 1), (2, 4))]
-    assert evidence.uncommitted(Tables({}, claims)) == 2
-    assert evidence.uncommitted(Tables({}, [])) == 0
+    assert invariants.uncommitted(Tables({}, claims)) == 2
+    assert invariants.uncommitted(Tables({}, [])) == 0
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,7 @@ def test_tokens_that_no_row_has_are_of_claims_that_were_rolled_back() -> None:
 def test_a_document_passed_over_is_forgiven_only_where_a_kill_rolled_a_claim_back(
     passed_over: int, uncommitted: int, good: bool
 ) -> None:
-    seen = crowd.Seen(5, 1, 5, 4, 20, 320, 320, 320, uncommitted, Order(9, passed_over))
+    seen = random_kills.Seen(5, 1, 5, 4, 20, 320, 320, 320, uncommitted, Order(9, passed_over))
     assert seen.good == good
 
 
@@ -220,23 +223,23 @@ SMALL = Size(documents=60, workers=3, seed=1)
 def test_without_the_order_a_claim_passes_over_free_documents(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EDITS, "ordem", ((FREE_ROWS, FREE_ROWS.replace(QUEUE_ORDER, "")),))
     with without(database, "ordem") as name:
-        seen = drill.crowded(database, name, SMALL)
+        seen = catalogue.crowded(database, name, SMALL)
     assert seen.crowd and seen.crowd.order.passed_over > seen.crowd.uncommitted
-    assert drill.exactly_once(seen) and not drill.each_once(seen)
+    assert catalogue.exactly_once(seen) and not catalogue.each_once(seen)
 
 
 @pytest.mark.parametrize("lock", ["FOR UPDATE", ""])
 def test_without_skip_locked_the_crowd_stands_still_behind_one_lock(
     lock: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "STILL", 2.0)
+    monkeypatch.setattr(random_kills, "STILL", 2.0)
     free = f"{FREE_ROWS} SKIP LOCKED"
     monkeypatch.setitem(EDITS, "pular", ((free, free.replace("FOR UPDATE SKIP LOCKED", lock)),))
     with (
         without(database, "pular") as name,
         pytest.raises(LabError, match=r"Nobody claimed .* 60 documents have not ended.* lab/worker-00\d → lab/drill"),
     ):
-        drill.crowded(database, name, SMALL)
+        catalogue.crowded(database, name, SMALL)
 
 
 def test_a_worker_of_the_crowd_that_ends_by_itself_ends_the_drill(here: Ground) -> None:
@@ -286,23 +289,23 @@ def test_a_schema_of_that_name_without_the_labs_mark_stays(own_server: Target, d
 
 @pytest.mark.parametrize("language", ["en", "pt"])
 def test_the_page_shows_the_recorded_matrix(language: str) -> None:
-    lines = pages.defence_matrix(language).splitlines()
-    assert len(lines) == 2 + len(defences.defences())
+    lines = readme.defence_matrix(language).splitlines()
+    assert len(lines) == 2 + len(ablation.defences())
     assert all("**" in line for line in lines[2:])
 
 
 def test_the_matrix_is_recorded_with_its_environment() -> None:
-    kept = json.loads(defences.RECORDED.read_text(encoding="utf-8"))
+    kept = json.loads(ablation.RECORDED.read_text(encoding="utf-8"))
     assert {"postgresql", "settings", "cores", "machine", "system", "python"} <= kept["environment"].keys()
-    assert defences.RECORDED.read_text(encoding="utf-8") == defences.recorded().as_json(kept["environment"])
+    assert ablation.RECORDED.read_text(encoding="utf-8") == ablation.recorded().as_json(kept["environment"])
 
 
 def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
-    matrix = defences.recorded()
+    matrix = ablation.recorded()
     useless = replace(matrix.rows[0], without_it=Damage())
     harmful = replace(matrix.rows[0], with_it=Damage(lost=1))
     for row in (useless, harmful):
-        assert not defences.worth(replace(matrix, rows=(row, *matrix.rows[1:])))
+        assert not ablation.worth(replace(matrix, rows=(row, *matrix.rows[1:])))
 
 
 # The drills (test_lessons holds each of them)
@@ -310,29 +313,29 @@ def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
 
 def test_every_drill_is_held_by_a_claim() -> None:
     text = (paths.ROOT / "scripts" / "09_effects.py").read_text(encoding="utf-8")
-    names = [each.name for each in drill.drills()]
+    names = [each.name for each in catalogue.drills()]
     assert [name for name in names if f'"{name}"' not in text and f"drill.{name.upper()}" not in text] == []
 
 
 def test_what_the_drills_do_not_try_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drill_report, "hold", lambda *_: Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0))
+    monkeypatch.setattr(report, "hold", lambda *_: Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0))
     shown = Console(file=io.StringIO(), width=1000)
-    drill_report.show_drills(drill.drills(), "", shown, times=1)
+    report.show_drills(catalogue.drills(), "", shown, times=1)
     *_, last = shown.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert last.startswith("not tried: several workers killed at once; a machine that loses power; ")
-    assert all(last.count(str(each)) == 1 for each_drill in drill.drills() for each in each_drill.not_tried)
+    assert all(last.count(str(each)) == 1 for each_drill in catalogue.drills() for each in each_drill.not_tried)
     assert shown.file.getvalue().count("not tried") == 1  # type: ignore[attr-defined]
 
 
 def test_a_drill_that_does_not_exist_is_named() -> None:
     with pytest.raises(LabError, match="There is no drill kill_all; there are kill_before_commit"):
-        drill.find("kill_all")
+        catalogue.find("kill_all")
 
 
 def test_a_drill_that_gets_stuck_says_so_and_leaves_no_process(here: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     before = child_processes()
     worker = here.stopped_at("claimed", "worker-a")
-    monkeypatch.setattr(child, "SECONDS", 0.2)
+    monkeypatch.setattr(process, "SECONDS", 0.2)
     with pytest.raises(LabError, match="said nothing for"):
         worker.wait_for("finished")
     monkeypatch.undo()

@@ -17,13 +17,17 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.console import Console
 
-from lab import grants, lesson, paths, permissions, top, trespass
-from lab.binaries import find_psql
-from lab.errors import LabError
-from lab.lesson import Stage
-from lab.schema import build, libpq_environment, run_scripts, scripts_for
-from lab.session import SessionPins
-from lab.target import Target
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.lessons import registry
+from lab.protocol import forbidden, grants, permissions
+from lab.protocol import monitor as lab_monitor
+from lab.scenario.stage import Stage
+from lab.server.binaries import find_psql
+from lab.server.psql import libpq_environment, run_scripts
+from lab.server.schema import build, scripts_for
+from lab.server.session import SessionPins
+from lab.server.target import Target
 from tests.conftest import nothing_left
 from tests.helpers import execute, fetch, run_lab
 
@@ -434,7 +438,7 @@ def test_without_the_right_to_create_roles_all_else_is_made(plain: str, copy: Co
 
 
 def test_without_the_roles_their_claims_are_not_run_and_say_why(plain: str) -> None:
-    (told,) = lesson.choose(["10"])
+    (told,) = registry.choose(["10"])
     with_roles = [claim for claim in told.claims if "permission" in claim.id or claim.id == "10.row_security"]
     assert len(with_roles) == 3
     for claim in with_roles:
@@ -496,11 +500,11 @@ def test_the_check_waits_for_nobody(grown: str, with_roles: psycopg.Connection) 
 
 def test_what_a_role_may_do_too_much_is_found(with_roles: psycopg.Connection) -> None:
     calls = permissions.check(with_roles).calls
-    assert all(attempt.refused for attempt in trespass.trespass(with_roles, calls))
+    assert all(attempt.refused for attempt in forbidden.trespass(with_roles, calls))
     with with_roles.transaction(force_rollback=True):
         with_roles.execute("GRANT DELETE ON fila_documentos TO sql_semana_12_operator")
         with_roles.execute("GRANT EXECUTE ON FUNCTION enfileirar TO sql_semana_12_worker")
-        tried = trespass.trespass(with_roles, calls)
+        tried = forbidden.trespass(with_roles, calls)
         found = {(attempt.duty, attempt.what) for attempt in tried if not attempt.refused}
     # With DELETE it may lock the table too.
     assert {("operator", "DELETE fila_documentos"), ("worker", "enfileirar")} <= found
@@ -539,11 +543,11 @@ def test_a_grant_that_no_part_needs_is_found(
     with_roles: psycopg.Connection, grant: str, who: grants.Duty, privilege: str, name: str
 ) -> None:
     calls = permissions.check(with_roles).calls
-    assert all(held.asked for held in trespass.grants(with_roles, calls))
+    assert all(held.asked for held in forbidden.grants(with_roles, calls))
     with with_roles.transaction(force_rollback=True):
         roles = {str(duty): grants.lab_role(duty) for duty in grants.DUTIES}
         with_roles.execute(f"GRANT {grant.format(**roles)}".encode())
-        found = trespass.grants(with_roles, calls)
+        found = forbidden.grants(with_roles, calls)
     assert (grants.lab_role(who), privilege, name) in {
         (held.role, held.privilege, held.name) for held in found if not held.asked
     }
@@ -552,7 +556,7 @@ def test_a_grant_that_no_part_needs_is_found(
 def test_the_claim_of_the_permissions_fails_for_a_column_that_may_be_changed(
     grown: str, with_roles: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (told,) = lesson.choose(["10"])
+    (told,) = registry.choose(["10"])
     (claim,) = [claim for claim in told.claims if claim.id == "10.permissions"]
     stage = Stage(grown, superuser=False)
     assert claim.observe(stage).holds
@@ -601,7 +605,7 @@ def test_a_queue_that_has_not_grown_enough_is_told(database: str) -> None:
         with pytest.raises(LabError, match="The queue is in state 09, and this needs state 10"):
             permissions.check(connection)
         with pytest.raises(LabError, match="no queue in state 10"):
-            top.read(connection)
+            lab_monitor.read(connection)
 
 
 @pytest.fixture
@@ -641,7 +645,7 @@ def test_a_connection_of_its_own_wants_to_know_what_it_is_for(database: str) -> 
 
 
 def test_every_document_is_counted_once(queue: psycopg.Connection) -> None:
-    states = ", ".join(top.STANDS)
+    states = ", ".join(lab_monitor.STANDS)
     for change in (
         "SELECT",
         "SELECT FROM reservar('worker-a', 3)",
@@ -755,11 +759,13 @@ def test_top_shows_the_reading(queue: psycopg.Connection, grown: str) -> None:
     queue.execute(b"SELECT FROM reservar('worker-a', 2)")
     queue.execute(b"SELECT FROM falhar(1, 1, 'conteudo', 'valor ausente')")
     told = StringIO()
-    top.watch(grown, Console(file=told, width=120), 0.1, times=2)
+    lab_monitor.watch(grown, Console(file=told, width=120), 0.1, times=2)
     lines = told.getvalue().splitlines()
     assert len([line for line in lines if re.match(r"running +1 +executando", line)]) == 2
     assert len([line for line in lines if re.match(r"conteudo +1 +1", line)]) == 2
-    assert set(top.read(queue).situation) == set(top.STANDS) | set(top.LASTS) | set(top.HAPPENED)
+    assert set(lab_monitor.read(queue).situation) == set(lab_monitor.STANDS) | set(lab_monitor.LASTS) | set(
+        lab_monitor.HAPPENED
+    )
 
 
 def test_the_command_shows_it_once_away_from_a_terminal(queue: psycopg.Connection, grown: str) -> None:

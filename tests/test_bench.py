@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from lab import bench, prices, throughput
-from lab.emptying import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
-from lab.errors import LabError
-from lab.target import Target
+from lab.base.errors import LabError
+from lab.measure import bench, guarantee_cost, worker_vs_pgbench
+from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
+from lab.server.target import Target
 from tests.helpers import execute, fetch
 from tests.test_command import lab
 
@@ -19,7 +19,7 @@ from tests.test_command import lab
 def field(own_server_module: Target) -> Iterator[Field]:
     """A queue to be measured on."""
     with own_server_module.database("bench") as conninfo:
-        yield Field(conninfo, throughput.STATE)
+        yield Field(conninfo, worker_vs_pgbench.STATE)
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +32,19 @@ def own_server_module(server: Target) -> Target:
 
 def test_the_quick_form_compares_workers_with_pgbench(field: Field) -> None:
     said: list[str] = []
-    cells = throughput.compare(field, 1, said.append, batches={1: 4, 10: 3}, clients=(2,))
+    cells = worker_vs_pgbench.compare(field, 1, said.append, batches={1: 4, 10: 3}, clients=(2,))
     assert [(cell.batch, cell.clients) for cell in cells] == [(1, 2), (10, 2)]
     assert said.pop(0).startswith("  round 1 of 1 done")
     for cell, line in zip(cells, said, strict=True):
         assert cell.ratio.median == pytest.approx(cell.worker / cell.pgbench)
         assert cell.processor > 0
         assert f"{cell.ratio.median:.2f}" in line
-        assert ("the aim is" in line) == (cell.ratio.median < throughput.AIMS[cell.batch])
+        assert ("the aim is" in line) == (cell.ratio.median < worker_vs_pgbench.AIMS[cell.batch])
 
 
 def test_the_rounds_end_in_time_on_a_busy_machine() -> None:
-    assert list(throughput.turns(3, lambda line: None)) == [0, 1, 2]
-    assert list(throughput.turns(3, lambda line: None, at_most=0)) == [0]
+    assert list(worker_vs_pgbench.turns(3, lambda line: None)) == [0, 1, 2]
+    assert list(worker_vs_pgbench.turns(3, lambda line: None, at_most=0)) == [0]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_statement_that_fails_ends_the_run(field: Field) -> None:
 def test_a_void_run_prints_no_figure(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     twice = FINISH + "UPDATE fila_documentos SET tentativas = 2 WHERE documento_id = 1;\n"
-    monkeypatch.setattr(throughput, "FINISH", twice)
+    monkeypatch.setattr(worker_vs_pgbench, "FINISH", twice)
     with pytest.raises(LabError, match="void"):
-        throughput.compare(field, 1, said.append, batches={1: 3}, clients=(1,))
+        worker_vs_pgbench.compare(field, 1, said.append, batches={1: 3}, clients=(1,))
     assert said == []
 
 
@@ -94,9 +94,9 @@ def test_workers_that_leave_documents_behind_make_the_run_void(field: Field) -> 
 def test_every_guarantee_has_a_price(own_server_module: Target) -> None:
     said: list[str] = []
     with ExitStack() as stack:
-        things = list(prices.priced(own_server_module, stack))
+        things = list(guarantee_cost.priced(own_server_module, stack))
         assert [each.field.state for each in things] == [1, 5, 6, 10, 10, 10]
-        priced = prices.price(things, 1, said.append, documents=20)
+        priced = guarantee_cost.price(things, 1, said.append, documents=20)
         assert fetch(things[4].field.conninfo, "SELECT count(*) FROM sql_semana_12.auditoria") == [(0,)]
     assert len(said) - 1 == len(priced) == 6
     assert priced[0].time.median == priced[0].in_memory.median == 1
@@ -105,14 +105,16 @@ def test_every_guarantee_has_a_price(own_server_module: Target) -> None:
 
 
 def test_the_price_of_nothing_is_the_episodes_own_statement() -> None:
-    script = prices.episode()
+    script = guarantee_cost.episode()
     assert "FOR UPDATE SKIP LOCKED" in script
     assert script.count(":documento_id") == 1 and script.count("\\gset") == 1
 
 
 def test_a_claim_among_many_is_compared_with_one_among_few(own_server_module: Target) -> None:
     with own_server_module.database("bench") as few, own_server_module.database("bench") as many:
-        answers = prices.among_many(Field(few, 10), Field(many, 10), lambda line: None, sizes=(600, 3000), looks=3)
+        answers = guarantee_cost.among_many(
+            Field(few, 10), Field(many, 10), lambda line: None, sizes=(600, 3000), looks=3
+        )
         assert [each.tenant for each in answers] == ["any", "rare"]
         assert all(each.ratio == each.many / each.few for each in answers)
         for conninfo in (few, many):
@@ -121,14 +123,14 @@ def test_a_claim_among_many_is_compared_with_one_among_few(own_server_module: Ta
 
 
 def test_a_profile_says_where_a_workers_time_goes(field: Field) -> None:
-    shares = throughput.why(field, lambda line: None, batch=10, claims=3)
+    shares = worker_vs_pgbench.why(field, lambda line: None, batch=10, claims=3)
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share > 0 for share in shares.values())
 
 
 def test_a_server_that_does_not_wait_for_its_disk_is_refused(own_server_module: Target) -> None:
     with pytest.raises(LabError, match="fsync is off"):
-        throughput.insist_on_disk(own_server_module)
+        worker_vs_pgbench.insist_on_disk(own_server_module)
 
 
 def test_a_given_server_is_loaded_only_if_that_is_asked_for(field: Field) -> None:

@@ -23,15 +23,22 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from lab import cli, databases, paths, report, schema, transcript, worker
-from lab.address import NAMING_VARIABLES
-from lab.inside import finish_together
-from lab.lesson import ClaimResult, LessonResult, Observed, ScenarioResult, choose
-from lab.player import play
-from lab.server import EmbeddedServer
-from lab.session import SCHEMA
-from lab.worker import Options
-from lab.workqueue import Claim, Queue
+from lab.base import paths
+from lab.cli import app
+from lab.lessons import report
+from lab.lessons.lesson import ClaimResult, LessonResult, Observed
+from lab.lessons.registry import choose
+from lab.scenario import transcript
+from lab.scenario.player import play
+from lab.scenario.stage import ScenarioResult
+from lab.server import schema, temp_databases
+from lab.server.conninfo import NAMING_VARIABLES
+from lab.server.embedded import EmbeddedServer
+from lab.server.session import SCHEMA
+from lab.worker import worker
+from lab.worker.client import Claim, Queue
+from lab.worker.transactional import finish_together
+from lab.worker.worker import Options
 from tests.helpers import execute, parsed, short_home
 from tests.test_worker import Pretended
 
@@ -104,7 +111,7 @@ class Scene:
                 redirect_stderr(io.StringIO()) as errors,
                 pytest.raises(SystemExit) as ended,
             ):
-                cli.main()
+                app.main()
         finally:
             signal.signal(signal.SIGTERM, handler)
         self._keep(" ".join(["lab", *arguments[:2]]), output.getvalue().encode(), errors.getvalue().encode())
@@ -198,7 +205,7 @@ def roles_and_databases(scene: Scene) -> None:
     with psycopg.connect(scene.server.conninfo(), autocommit=True) as connection:
         connection.execute("CREATE ROLE canario LOGIN SUPERUSER")
         connection.execute("CREATE DATABASE outro")
-        databases.set_password(connection, "canario", PASSWORD)
+        temp_databases.set_password(connection, "canario", PASSWORD)
     schema.build(scene.dsn(), STATE)
 
 

@@ -15,9 +15,10 @@ import psutil
 import psycopg
 import pytest
 
-from lab import paths, schema
-from lab.server import EmbeddedServer
-from lab.target import Target
+from lab.base import paths
+from lab.server import schema
+from lab.server.embedded import EmbeddedServer
+from lab.server.target import Target
 
 SECONDS = 60.0
 
@@ -93,8 +94,11 @@ def test_what_does_not_exist_gets_one_sentence(arguments: tuple[str, ...], playi
 @pytest.mark.parametrize(
     ("arguments", "never"),
     [
-        (("receiver", "--behaviour", "[]"), {"psycopg", "lab.worker"}),
-        (("worker", "--stop-at", "nowhere"), {"lab.lesson", "lab.drill", "lab.receiver", "rich.table"}),
+        (("receiver", "--behaviour", "[]"), {"psycopg", "lab.worker.worker"}),
+        (
+            ("worker", "--stop-at", "nowhere"),
+            {"lab.lessons.lesson", "lab.drills.catalogue", "lab.receiver.service", "rich.table"},
+        ),
     ],
 )
 def test_a_command_imports_what_it_needs_alone(arguments: tuple[str, ...], never: set[str]) -> None:

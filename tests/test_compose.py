@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.paths import ROOT
+from lab.base.paths import ROOT
 
 FILE = ROOT / "docker-compose.yml"
 COURSE_VERSION = "16.14"

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from lab import horizon
-from lab.errors import CannotRunHere
-from lab.lesson import Stage, lessons
-from lab.target import Target
+from lab.base.errors import CannotRunHere
+from lab.lessons.registry import lessons
+from lab.scenario.stage import Stage
+from lab.server import open_transactions
+from lab.server.target import Target
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def elsewhere(own_server: Target) -> Iterator[psycopg.Connection]:
 def test_a_transaction_that_stays_open_is_no_failure_of_the_claim(database: str, elsewhere: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         with pytest.raises(CannotRunHere, match="a transaction stays open on this server"):
-            horizon.wait_for_older_transactions(connection, patience=0.05)
+            open_transactions.wait_for_older_transactions(connection, patience=0.05)
         elsewhere.rollback()
-        horizon.wait_for_older_transactions(connection)
+        open_transactions.wait_for_older_transactions(connection)
 
 
 @pytest.mark.parametrize("claim_id", ["07.indexed_deadline", "08.due_order"])
@@ -42,7 +43,7 @@ def test_a_claim_holds_although_another_lab_had_a_transaction_open(
         polls.append(seconds)
         elsewhere.rollback()
 
-    monkeypatch.setattr(horizon, "time", SimpleNamespace(monotonic=time.monotonic, sleep=poll))
+    monkeypatch.setattr(open_transactions, "time", SimpleNamespace(monotonic=time.monotonic, sleep=poll))
     told = next(each for each in lessons() if each.number == claim_id[:2])
     claim = next(each for each in told.claims if each.id == claim_id)
     observed = claim.observe(Stage(database, server.superuser, embedded=True))

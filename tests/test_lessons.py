@@ -9,12 +9,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab import lesson, paths, report, schema
-from lab.errors import CannotRunHere, LabError, ServerError
-from lab.language import Text
-from lab.lesson import Claim, ClaimResult, Lesson, Observed, Stage, choose, lessons
-from lab.play import Play
-from lab.target import Target
+from lab.base import paths
+from lab.base.errors import CannotRunHere, LabError, ServerError
+from lab.base.language import Text
+from lab.lessons import report
+from lab.lessons.lesson import Claim, ClaimResult, Lesson, Observed
+from lab.lessons.registry import choose, lessons
+from lab.scenario import library
+from lab.scenario.result import Play
+from lab.scenario.stage import Stage
+from lab.server import schema
+from lab.server.target import Target
 from tests.conftest import nothing_left
 
 SEEN = Observed(True, "seen", "visto")
@@ -257,7 +262,7 @@ def test_a_lesson_that_is_not_here_is_refused_with_what_there_is(word: str) -> N
 
 def test_a_scenario_that_is_not_here_is_refused() -> None:
     with pytest.raises(LabError, match="There is no scenario 02_nothing"):
-        lesson.find_scenario("02_nothing")
+        library.find_scenario("02_nothing")
     with pytest.raises(LabError, match="cannot be read"):
         made().scenario("nothing")
 

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from lab.errors import LabError, ServerError
-from lab.loader import BOUND, Outcome, load, summary
-from lab.paths import DATA, DOCUMENTS, ROOT
+from lab.base.errors import LabError, ServerError
+from lab.base.paths import DATA, DOCUMENTS, ROOT
+from lab.protocol.loader import BOUND, Outcome, load, summary
 
 CANARY = "CANARY-5f1d"
 EPISODE = [DOCUMENTS / f"nfe-000{number}.xml" for number in (1, 2, 3, 4)]

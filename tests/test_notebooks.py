@@ -21,17 +21,21 @@ from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
 
 import lab.notebook as nb
-from lab import defences, make_notebooks, paths
-from lab.drill import Outcome
-from lab.errors import LabError
-from lab.evidence import Damage
-from lab.language import Text
-from lab.lesson import Claim, Lesson, Observed, find_scenario, lessons
-from lab.play import Play
-from lab.target import Target
-from lab.variants import play_working
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.language import Text
+from lab.drills import ablation
+from lab.drills.catalogue import Outcome
+from lab.drills.invariants import Damage
+from lab.lessons.lesson import Claim, Lesson, Observed
+from lab.lessons.registry import lessons
+from lab.notebook import api, build
+from lab.notebook.variants import play_working
+from lab.scenario.library import find_scenario
+from lab.scenario.result import Play
+from lab.server.target import Target
 
-TEXTS = make_notebooks.texts()
+TEXTS = build.texts()
 PROSE_LINES = 60
 CODE_COLUMNS = 97  # what fits without a bar below, in a window of 1000 pixels
 WELL = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 1.0)
@@ -40,18 +44,18 @@ each_notebook = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text i
 
 def test_every_lesson_has_its_notebook() -> None:
     assert [text.stem for text in TEXTS] == [lesson.name for lesson in lessons()]
-    assert sorted(make_notebooks.NOTEBOOKS.glob("*.ipynb")) == [make_notebooks.notebook_of(text) for text in TEXTS]
+    assert sorted(build.NOTEBOOKS.glob("*.ipynb")) == [build.notebook_of(text) for text in TEXTS]
 
 
 @each_notebook
 def test_text_and_notebook_are_in_step(text: Path) -> None:
-    assert _cells(_committed(text)) == _cells(make_notebooks.read(text)), "run `make notebooks`"
+    assert _cells(_committed(text)) == _cells(build.read(text)), "run `make notebooks`"
 
 
 @each_notebook
 def test_the_committed_notebook_was_run_and_says_nothing_of_the_machine(text: Path) -> None:
     notebook = _committed(text)
-    assert notebook.metadata == make_notebooks.METADATA
+    assert notebook.metadata == build.METADATA
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert any("image/png" in output.get("data", {}) for output in _outputs(notebook))
@@ -74,13 +78,13 @@ def test_every_core_claim_of_the_lesson_is_shown(text: Path) -> None:
 
 @each_notebook
 def test_the_prose_is_short(text: Path) -> None:
-    cells = [cell for cell in make_notebooks.read(text).cells if cell.cell_type == "markdown"]
+    cells = [cell for cell in build.read(text).cells if cell.cell_type == "markdown"]
     assert sum(bool(line.strip()) for cell in cells for line in cell.source.splitlines()) < PROSE_LINES
 
 
 @each_notebook
 def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Path) -> None:
-    cells = [cell.source for cell in make_notebooks.read(text).cells if cell.cell_type == "code"]
+    cells = [cell.source for cell in build.read(text).cells if cell.cell_type == "code"]
     assert [cell for cell in cells if "nb.ask(" in cell and "guess = ..." not in cell] == []
     code = "\n".join(cells)
     assert code.count("guess = ...") == code.count("nb.answer(")
@@ -97,13 +101,13 @@ def test_every_section_that_shows_a_claim_says_why(text: Path) -> None:
 
 @each_notebook
 def test_no_line_of_code_scrolls_sideways(text: Path) -> None:
-    cells = [cell for cell in make_notebooks.read(text).cells if cell.cell_type == "code"]
+    cells = [cell for cell in build.read(text).cells if cell.cell_type == "code"]
     assert [line for cell in cells for line in cell.source.splitlines() if len(line) > CODE_COLUMNS] == []
 
 
 @each_notebook
 def test_every_label_of_a_picture_has_room(text: Path) -> None:
-    assert nb.CROWDED not in str(_outputs(_committed(text)))
+    assert api.CROWDED not in str(_outputs(_committed(text)))
 
 
 def test_a_lesson_that_is_pointed_to_exists_or_is_said_to_come() -> None:
@@ -120,7 +124,7 @@ def test_a_lesson_that_is_pointed_to_exists_or_is_said_to_come() -> None:
 @each_notebook
 def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lab.notebook", None)  # what a Python without the lab meets
-    first = next(cell for cell in make_notebooks.read(text).cells if cell.cell_type == "code")
+    first = next(cell for cell in build.read(text).cells if cell.cell_type == "code")
     with pytest.raises(ImportError) as caught:
         exec(first.source, {})
     assert "Start the notebook with ./lab notebook" in str(caught.value)
@@ -132,8 +136,8 @@ def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeyp
 def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_tells(
     text: Path, server: Target
 ) -> None:
-    notebook = make_notebooks.read(text)
-    asyncio.run(make_notebooks.execute([notebook], at_once=1))
+    notebook = build.read(text)
+    asyncio.run(build.execute([notebook], at_once=1))
     assert _told(notebook) == _told(_committed(text)), "run `make notebooks`"
     seen = "".join(str(output.get("data", {}).get("text/markdown", "")) for output in _outputs(notebook))
     assert "| **no**" not in seen, "a claim did not hold"
@@ -202,9 +206,9 @@ def test_a_claim_is_judged_by_the_drills_that_were_held(damaged: Outcome, verdic
 
 
 def test_some_defences_can_refute_the_matrix_and_cannot_prove_it(shown: list[str]) -> None:
-    kept = defences.recorded()
+    kept = ablation.recorded()
     key = kept.row("key")
-    for matrix in (kept, defences.Matrix((key,)), defences.Matrix((replace(key, without_it=Damage()),))):
+    for matrix in (kept, ablation.Matrix((key,)), ablation.Matrix((replace(key, without_it=Damage()),))):
         nb.claim("09.defence_matrix", matrix)
     whole, one, harmless = shown
     assert "| yes |" in whole
@@ -229,7 +233,7 @@ def test_slow_surprises_are_run_when_asked_for_and_named_when_not(
     lesson.claims = [
         Claim(f"09.{name}", Text(name, name), False, observing(name), slow=name == "slow") for name in ("quick", "slow")
     ]
-    monkeypatch.setattr("lab.lesson.choose", lambda _: [lesson])
+    monkeypatch.setattr("lab.lessons.registry.choose", lambda _: [lesson])
     monkeypatch.setattr(nb, "stage", lambda: None)
     nb.surprises("09")
     assert ran == ["quick"]
@@ -270,12 +274,12 @@ def test_a_cell_that_was_interrupted_leaves_the_notebook_usable(server: Target) 
 
 
 def test_the_picture_of_the_readme_is_there_and_light() -> None:
-    assert make_notebooks.PICTURE.read_bytes().startswith(b"\x89PNG")
-    assert make_notebooks.PICTURE.stat().st_size < 150_000
+    assert build.PICTURE.read_bytes().startswith(b"\x89PNG")
+    assert build.PICTURE.stat().st_size < 150_000
 
 
 def _committed(text: Path) -> NotebookNode:
-    notebook: NotebookNode = nbformat.read(make_notebooks.notebook_of(text), as_version=4)  # type: ignore[no-untyped-call]
+    notebook: NotebookNode = nbformat.read(build.notebook_of(text), as_version=4)  # type: ignore[no-untyped-call]
     return notebook
 
 

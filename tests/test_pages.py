@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from lab import lesson, paths
-from lab.cli import app
+from lab.base import paths
+from lab.cli.app import app
+from lab.lessons import registry
+from lab.scenario import library
 
 PAGES = [paths.ROOT / "README.md", paths.ROOT / "LEIAME.md"]
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
@@ -37,7 +39,7 @@ def test_every_command_for_readers_is_named_in_the_readme() -> None:
 
 
 def test_every_claim_named_in_the_readme_exists() -> None:
-    claims = {claim.id for each in lesson.lessons() for claim in each.claims}
+    claims = {claim.id for each in registry.lessons() for claim in each.claims}
     named = set(re.findall(r"\b\d\d\.[a-z]\w+", PAGES[0].read_text(encoding="utf-8")))
     assert len(named) > 10 and named <= claims
 
@@ -47,7 +49,7 @@ def test_every_scenario_and_file_named_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     scenarios = set(re.findall(r"\./lab (?:step|walk) ((?:\d\d_\w+ ?)+)", text))
     for name in " ".join(scenarios).split():
-        assert lesson.find_scenario(name).name == name
+        assert library.find_scenario(name).name == name
     files = [file for file in re.findall(r"(?:sql|notebooks|data)/[\w./]+\.\w+", text) if "NN" not in file]
     assert files and [file for file in files if not (paths.ROOT / file).exists()] == []
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab import transcript
-from lab.errors import PlayError, ServerError
-from lab.lesson import find_scenario
-from lab.play import Event, Play
-from lab.player import play
-from lab.scenario import Scenario, Step
-from lab.session import SessionPins
+from lab.base.errors import PlayError, ServerError
+from lab.scenario import transcript
+from lab.scenario.grammar import Scenario, Step
+from lab.scenario.library import find_scenario
+from lab.scenario.player import play
+from lab.scenario.result import Event, Play
+from lab.server.session import SessionPins
 from tests.helpers import WAIT, execute, fetch, mutated, parsed, terminate
 
 

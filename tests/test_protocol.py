@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lab import schema
-from lab.player import play
-from lab.session import SessionPins
+from lab.scenario.player import play
+from lab.server import schema
+from lab.server.session import SessionPins
 from tests.conftest import nothing_left
 from tests.helpers import fetch, parsed
 

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from lab import schema
-from lab.session import SessionPins
-from lab.target import Target
+from lab.server import schema
+from lab.server.session import SessionPins
+from lab.server.target import Target
 
 CALLS = 20  # from the sixth on the server may use one plan for all parameters
 BATCHES = (1, 100)

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lab import schema
-from lab.session import SessionPins
+from lab.server import schema
+from lab.server.session import SessionPins
 from tests.protocol_model import NEXT_STAGES, SECRET, Call, Document, Model, Refused, Row, Span
 
 EXAMPLES = 80

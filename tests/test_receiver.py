@@ -18,14 +18,15 @@ import psycopg
 import pytest
 from defusedxml.common import DTDForbidden
 
-from lab import child, schema
-from lab import receiver as service
-from lab.child import Child
-from lab.effect import PostToReceiver
-from lab.errors import LabError
-from lab.failure import NotSent, Rejected, Unanswered
-from lab.ledger import AnotherContent, Books, Ledger
-from lab.receiver import LONGEST_KEY, Behaviour, serve
+from lab.base.errors import LabError
+from lab.drills import process
+from lab.drills.process import Child
+from lab.receiver import service
+from lab.receiver.ledger import AnotherContent, Books, Ledger
+from lab.receiver.service import LONGEST_KEY, Behaviour, serve
+from lab.server import schema
+from lab.worker.failures import NotSent, Rejected, Unanswered
+from lab.worker.handler import PostToReceiver
 from tests.helpers import execute, fetch
 
 CONTENT = b'{"valor": "101.10"}'
@@ -346,7 +347,7 @@ def test_it_ends_when_asked_to_even_while_a_call_takes_its_time(
     with pytest.raises(Unanswered):
         PostToReceiver(post.url, timeout=0.5).call(KEY, CONTENT)
     receiver.terminate()
-    monkeypatch.setattr(child, "SECONDS", 20.0)
+    monkeypatch.setattr(process, "SECONDS", 20.0)
     receiver.drain()
 
 
@@ -361,7 +362,7 @@ def test_a_delay_that_is_taken_back_is_waited_for_no_longer(open_receiver: Open)
 def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
     books: Path, open_receiver: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "SECONDS", 20.0)
+    monkeypatch.setattr(process, "SECONDS", 20.0)
     receiver, post = open_receiver("--behaviour", '{"hold": "before"}')
     patient, calls = PostToReceiver(post.url, timeout=60), 60
     with ThreadPoolExecutor(calls) as pool:

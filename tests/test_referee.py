@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from lab import grants, lesson, referee, transcript
-from lab.binaries import find_program
-from lab.errors import LabError
-from lab.play import Play
-from lab.player import play
-from lab.scenario import Scenario
-from lab.schema import build
-from lab.session import SessionPins
-from lab.target import Target
+from lab.base.errors import LabError
+from lab.protocol import grants
+from lab.scenario import isolationtester as lab_isolationtester
+from lab.scenario import library, transcript
+from lab.scenario.grammar import Scenario
+from lab.scenario.player import play
+from lab.scenario.result import Play
+from lab.server.binaries import find_program
+from lab.server.schema import build
+from lab.server.session import SessionPins
+from lab.server.target import Target
 from tests.conftest import nothing_left
 from tests.helpers import WAIT, all_scenarios, fetch, mutated, parsed
 from tests.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
@@ -92,7 +94,7 @@ def played_by_both(told: Scenario, conninfo: str, pins: SessionPins, isolationte
     played = play(told, conninfo, pins=pins)
     assert played.failure is None
     build(conninfo, told.state)
-    return played, referee.judge(told, conninfo, isolationtester)
+    return played, lab_isolationtester.judge(told, conninfo, isolationtester)
 
 
 @each_scenario
@@ -132,9 +134,9 @@ def test_the_referee_disagrees_about_another_play(
     name: str, edit: tuple[str, str], stage: str, english: SessionPins, isolationtester: Path
 ) -> None:
     build(stage, 1)
-    played = play(lesson.find_scenario(name), stage, pins=english)
+    played = play(library.find_scenario(name), stage, pins=english)
     build(stage, 1)
-    printed = referee.judge(mutated(name, edit), stage, isolationtester)
+    printed = lab_isolationtester.judge(mutated(name, edit), stage, isolationtester)
     assert transcript.difference(printed, transcript.referee(played))
 
 
@@ -147,7 +149,7 @@ def test_a_play_that_isolationtester_cannot_do_is_told_and_torn_down(
     told = parsed("-- @step a_asks A\nSELECT 1;\n-- @teardown\nCREATE TABLE acabado (a INTEGER);\n")
     build(stage, 1)
     with pytest.raises(LabError, match="isolationtester could not play 01_made_up: too old"):
-        referee.judge(told, stage, refuses)
+        lab_isolationtester.judge(told, stage, refuses)
     assert fetch(stage, "SELECT to_regclass('sql_semana_12.acabado') IS NOT NULL") == [(True,)]
 
 
@@ -155,7 +157,7 @@ def test_a_play_that_isolationtester_cannot_do_is_told_and_torn_down(
 
 
 def golden(told: Scenario) -> str:
-    return lesson.golden_path(told).read_text(encoding="utf-8")
+    return library.golden_path(told).read_text(encoding="utf-8")
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import lesson, paths, scenario
-from lab.errors import ScenarioError
-from lab.scenario import Ends, Scenario, Step
+from lab.base import paths
+from lab.base.errors import ScenarioError
+from lab.lessons import lesson, registry
+from lab.scenario import grammar, library
+from lab.scenario.grammar import Ends, Scenario, Step
 from tests.helpers import HEAD, WAIT, all_scenarios, mutated, parsed
 
 STEP = "-- @step a_asks A\nSELECT 1;\n"
@@ -17,7 +19,7 @@ STEP = "-- @step a_asks A\nSELECT 1;\n"
 
 def refusal(text: str) -> str:
     with pytest.raises(ScenarioError) as caught:
-        scenario.parse(text, Path("sql/02_for_update_waits/02_case.sql"))
+        grammar.parse(text, Path("sql/02_for_update_waits/02_case.sql"))
     return str(caught.value)
 
 
@@ -144,16 +146,16 @@ def test_dropping_ends_from_a_real_scenario_is_refused() -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"01_absent\.sql: cannot be read as UTF-8 text"):
-        scenario.read(tmp_path / "01_absent.sql")
+        grammar.read(tmp_path / "01_absent.sql")
     (tmp_path / "01_latin.sql").write_bytes("-- é\n".encode("latin-1"))
     with pytest.raises(ScenarioError, match=r"01_latin\.sql: cannot be read as UTF-8 text"):
-        scenario.read(tmp_path / "01_latin.sql")
+        grammar.read(tmp_path / "01_latin.sql")
 
 
 def test_a_file_with_windows_line_ends_reads_the_same() -> None:
-    original = lesson.find_scenario("02_commit")
+    original = library.find_scenario("02_commit")
     text = original.path.read_text(encoding="utf-8")
-    assert scenario.parse(text.replace("\n", "\r\n"), original.path) == original
+    assert grammar.parse(text.replace("\n", "\r\n"), original.path) == original
 
 
 # The files that are here
@@ -179,7 +181,7 @@ def test_lines_for_the_reader_come_in_pairs(told: Scenario) -> None:
 @each_scenario
 def test_a_step_asks_for_nothing_but_ascii(told: Scenario) -> None:
     assert all(step.sql.isascii() for step in told.steps)
-    assert lesson.golden_path(told).read_text(encoding="utf-8").isascii()
+    assert library.golden_path(told).read_text(encoding="utf-8").isascii()
 
 
 @each_scenario
@@ -193,7 +195,7 @@ def test_no_script_sleeps(path: Path) -> None:
     assert "pg_sleep" not in path.read_text(encoding="utf-8").lower()
 
 
-@pytest.mark.parametrize("told", lesson.lessons(), ids=lambda told: told.name)
+@pytest.mark.parametrize("told", registry.lessons(), ids=lambda told: told.name)
 def test_every_scenario_is_a_claim_of_its_lesson_and_has_a_golden_transcript(told: lesson.Lesson) -> None:
     files = {path.stem[3:] for path in (paths.SQL / told.name).glob("*.sql")}
     claimed = {claim.id.removeprefix(f"{told.number}.") for claim in told.claims}
@@ -203,6 +205,6 @@ def test_every_scenario_is_a_claim_of_its_lesson_and_has_a_golden_transcript(tol
 
 
 def test_every_folder_of_scenarios_and_of_transcripts_belongs_to_a_lesson() -> None:
-    names = {told.name for told in lesson.lessons()}
+    names = {told.name for told in registry.lessons()}
     assert {path.name for path in paths.SQL.iterdir() if path.is_dir()} <= names
     assert {path.name for path in paths.EXPECTED.iterdir()} <= names

@@ -19,17 +19,18 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lab import paths, private
-from lab.binaries import find_server_binaries
-from lab.errors import ServerError
-from lab.server import EmbeddedServer, Started
-from lab.target import Target
+from lab.base import paths
+from lab.base.errors import ServerError
+from lab.server import private_dir
+from lab.server.binaries import find_server_binaries
+from lab.server.embedded import EmbeddedServer, Started
+from lab.server.target import Target
 from tests.helpers import short_home
 
 HOLD_A_DATABASE = """
 import sys
 from pathlib import Path
-from lab.server import EmbeddedServer
+from lab.server.embedded import EmbeddedServer
 with EmbeddedServer(Path(sys.argv[1])).database("run") as conninfo:
     print(conninfo, flush=True)
     sys.stdin.read()
@@ -327,7 +328,7 @@ class TestFolder:
 
     def test_it_lies_in_home(self) -> None:
         with tempfile.TemporaryDirectory(prefix="lab") as home:
-            assert private.server_folder(Path(home)) == Path(home, "server")
+            assert private_dir.server_folder(Path(home)) == Path(home, "server")
 
     @pytest.mark.parametrize("name", ["x" * 80, "a, b", 'a"b', "a$b"])
     def test_a_path_that_would_be_misread_or_too_long_moves_it_to_the_state_folder(
@@ -335,17 +336,17 @@ class TestFolder:
     ) -> None:
         with tempfile.TemporaryDirectory(prefix="lab") as parent:
             monkeypatch.setenv("XDG_STATE_HOME", f"{parent}/state")
-            folder = private.server_folder(Path(parent, name))
+            folder = private_dir.server_folder(Path(parent, name))
             assert folder.parent == Path(parent, "state", "queue-lab")
-            assert folder != private.server_folder(Path(parent, f"{name}2"))
+            assert folder != private_dir.server_folder(Path(parent, f"{name}2"))
 
     def test_a_disk_without_unix_permissions_moves_it_to_the_state_folder(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with tempfile.TemporaryDirectory(prefix="lab") as parent:
             monkeypatch.setenv("XDG_STATE_HOME", f"{parent}/state")
-            monkeypatch.setattr(private, "holds_private_mode", lambda folder: "state" in str(folder))
-            assert private.server_folder(Path(parent)).is_relative_to(f"{parent}/state")
+            monkeypatch.setattr(private_dir, "holds_private_mode", lambda folder: "state" in str(folder))
+            assert private_dir.server_folder(Path(parent)).is_relative_to(f"{parent}/state")
 
     def test_without_any_fit_folder_it_asks_for_a_short_lab_home(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -353,7 +354,7 @@ class TestFolder:
         deep = tmp_path / ("x" * 100)
         monkeypatch.setenv("XDG_STATE_HOME", str(deep))
         with pytest.raises(ServerError, match="Set LAB_HOME"):
-            private.server_folder(deep)
+            private_dir.server_folder(deep)
 
 
 class TestChosenPrograms:

@@ -10,11 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab import paths
-from lab.binaries import find_psql
-from lab.lesson import scenarios
-from lab.schema import build, libpq_environment, numbered_scripts
-from lab.target import Target
+from lab.base import paths
+from lab.scenario.library import scenarios
+from lab.server.binaries import find_psql
+from lab.server.psql import libpq_environment
+from lab.server.schema import build, numbered_scripts
+from lab.server.target import Target
 from tests.helpers import execute, fetch
 
 NAMES = ("01_queue", "02_for_update_waits", "03_skip_locked_passes", "04_claim_and_finish", "reset")

@@ -7,8 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from lab.lesson import Stage, find_scenario
-from lab.stepper import Stepper
+from lab.lessons.stepper import Stepper
+from lab.scenario.library import find_scenario
+from lab.scenario.stage import Stage
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, "vencida      t"), (200, "|processando|worker-a |         1|t")])

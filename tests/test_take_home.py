@@ -13,12 +13,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import grants, objects, permissions, protocol, schema, trespass
-from lab.binaries import find_psql
-from lab.errors import LabError
-from lab.schema import libpq_environment
-from lab.session import SCHEMA, SessionPins
-from lab.target import Target
+from lab.base.errors import LabError
+from lab.protocol import forbidden, grants, objects, permissions, take_home
+from lab.server import schema
+from lab.server.binaries import find_psql
+from lab.server.psql import libpq_environment
+from lab.server.session import SCHEMA, SessionPins
+from lab.server.target import Target
 from tests.helpers import execute, fetch, run_lab
 
 KINDS = ("worker", "reader", "operator", "application")
@@ -36,7 +37,7 @@ class Home:
     roles: dict[str, str]
 
     def name(self, portuguese: str) -> str:
-        return portuguese if self.names == "pt" else protocol.glossary().get(portuguese, portuguese)
+        return portuguese if self.names == "pt" else take_home.glossary().get(portuguese, portuguese)
 
     def said(self, statement: str) -> str:
         """A statement with its {names} in the language and schema of this home."""
@@ -91,7 +92,7 @@ def role(kind: str) -> str:
 
 def made(plain: dict[str, str], names: str, chosen: str) -> Home:
     """A home with its file, not yet installed."""
-    text = protocol.protocol(names, chosen, {kind: [role(kind)] for kind in KINDS})
+    text = take_home.protocol(names, chosen, {kind: [role(kind)] for kind in KINDS})
     return Home(names, chosen, text, plain["owner"], plain)
 
 
@@ -196,7 +197,7 @@ def test_installing_it_again_changes_nothing(home: Home) -> None:
 
 
 def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Home) -> None:
-    alerts = protocol.section(home.text, "--?")
+    alerts = take_home.section(home.text, "--?")
     assert alerts.count(";") == 3
     for number in range(DOCUMENTS):
         home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", f"K{number}")
@@ -223,7 +224,7 @@ def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Hom
 
 def test_the_uninstall_leaves_nothing(home: Home) -> None:
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
-    assert home.psql(protocol.section(home.text, "---")) == ""
+    assert home.psql(take_home.section(home.text, "---")) == ""
     assert fetch(home.owner, "SELECT to_regnamespace(quote_ident(%s))", home.schema) == [(None,)]
     left = "SELECT oid::regclass::text FROM pg_class WHERE pg_get_userbyid(relowner) = current_user"
     assert fetch(home.owner, left) == []
@@ -235,14 +236,14 @@ def test_the_uninstall_leaves_nothing(home: Home) -> None:
 
 def test_the_uninstall_keeps_what_is_not_its_own(home: Home) -> None:
     execute(home.owner, f'CREATE TABLE "{home.schema}".mine (a INTEGER)')
-    assert "stays" in home.psql(protocol.section(home.text, "---"))
+    assert "stays" in home.psql(take_home.section(home.text, "---"))
     assert list(catalog(home.owner, home.schema)) == ["columns mine"]
 
 
 def test_the_uninstall_does_not_need_the_roles(plain: dict[str, str], database: str) -> None:
     home = installed(plain, "pt", "fila")
     execute(database, f'DROP OWNED BY "{role("reader")}"; DROP ROLE "{role("reader")}"')
-    assert home.psql(protocol.section(home.text, "---")) == ""
+    assert home.psql(take_home.section(home.text, "---")) == ""
     assert fetch(home.owner, "SELECT to_regnamespace('fila')") == [(None,)]
 
 
@@ -254,7 +255,7 @@ def test_a_schema_that_holds_something_else_is_left_alone(plain: dict[str, str])
     )
     before = everything(home.owner, "app")
     assert 'schema "app" holds something else, function app.resumir(text) for one' in home.psql(home.text, fails=True)
-    assert "nothing was dropped" in home.psql(protocol.section(home.text, "---"), fails=True)
+    assert "nothing was dropped" in home.psql(take_home.section(home.text, "---"), fails=True)
     assert everything(home.owner, "app") == before
 
 
@@ -263,7 +264,7 @@ def test_two_languages_do_not_meet_in_one_schema(plain: dict[str, str]) -> None:
     other = made(plain, "en", "app")
     before = everything(home.owner, "app")
     assert "it was left untouched" in home.psql(other.text, fails=True)
-    assert "nothing was dropped" in home.psql(protocol.section(other.text, "---"), fails=True)
+    assert "nothing was dropped" in home.psql(take_home.section(other.text, "---"), fails=True)
     assert everything(home.owner, "app") == before
 
 
@@ -278,7 +279,7 @@ def test_an_empty_schema_that_was_there_is_used_and_stays_with_its_rights(plain:
     for _ in range(2):
         assert home.psql(home.text) == ""
         assert fetch(plain["worker"], worker) == [(True, True, "mine")]
-    assert "it was here before" in home.psql(protocol.section(home.text, "---"))
+    assert "it was here before" in home.psql(take_home.section(home.text, "---"))
     assert fetch(plain["worker"], worker) == [(True, True, "mine")]
     assert catalog(home.owner, "app") == {}
 
@@ -311,7 +312,7 @@ def of_another_day(monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: 
         table.parts = {key: part.replace(old, new) for key, part in table.parts.items()}
     assert repr(found) != before
     with monkeypatch.context() as patched:
-        patched.setattr(protocol, "after_all_scripts", lambda: found)
+        patched.setattr(take_home, "after_all_scripts", lambda: found)
         return installed(plain, "pt", "fila")
 
 
@@ -332,11 +333,11 @@ def test_a_queue_of_another_structure_is_refused_and_stays(
     before = everything(earlier.owner, "fila")
     now = made(plain, "pt", "fila")
     assert "has another structure than this file makes" in now.psql(now.text, fails=True)
-    assert "nothing was dropped" in now.psql(protocol.section(now.text, "---"), fails=True)
+    assert "nothing was dropped" in now.psql(take_home.section(now.text, "---"), fails=True)
     assert everything(earlier.owner, "fila") == before
     with pytest.raises(LabError, match="has another structure"):
         checked(now)
-    assert earlier.psql(protocol.section(earlier.text, "---")) == ""
+    assert earlier.psql(take_home.section(earlier.text, "---")) == ""
 
 
 @pytest.mark.parametrize(
@@ -351,7 +352,7 @@ def test_a_function_or_view_of_another_day_becomes_that_of_today(
     now = installed(plain, "pt", "fila")
     renewed = everything(now.owner, "fila")
     assert earlier != renewed
-    assert now.psql(protocol.section(now.text, "---")) == ""
+    assert now.psql(take_home.section(now.text, "---")) == ""
     assert everything(installed(plain, "pt", "fila").owner, "fila") == renewed
 
 
@@ -377,13 +378,13 @@ def test_the_check_finds_nothing_amiss_in_what_was_installed(of_the_owner: Home)
     report = checked(home)
     assert report.good and report.on_own_row and len(report.calls) >= 21, permissions.summary(report)
     assert home.fetch("owner", "SELECT count(*) FROM {schema}.{fila_documentos}") == [(0,)]
-    place = grants.Place(home.schema, {} if home.names == "pt" else protocol.glossary())
+    place = grants.Place(home.schema, {} if home.names == "pt" else take_home.glossary())
     with psycopg.connect(home.owner) as connection:
-        held = trespass.grants(connection, report.calls, place)
+        held = forbidden.grants(connection, report.calls, place)
         assert {grant.role for grant in held} == {role(kind) for kind in KINDS}
         assert [grant for grant in held if not grant.asked] == []
         connection.execute(home.said("GRANT UPDATE ({status}) ON {schema}.{fila_documentos} TO PUBLIC").encode())
-        too_wide = [grant for grant in trespass.grants(connection, report.calls, place) if not grant.asked]
+        too_wide = [grant for grant in forbidden.grants(connection, report.calls, place) if not grant.asked]
     assert {(grant.role, grant.privilege) for grant in too_wide} == {(role(kind), "UPDATE") for kind in KINDS}
 
 
@@ -486,7 +487,7 @@ def test_it_installs_what_the_lab_has_but_for_the_clock(plain: dict[str, str], d
     theirs = catalog(home.owner, home.schema)
     schema.build(database, objects.STATE)
     ours = catalog(database, SCHEMA)
-    own = ("function relogio", "columns relogio_do_laboratorio", f"comment on {protocol.MARKED}")
+    own = ("function relogio", "columns relogio_do_laboratorio", f"comment on {take_home.MARKED}")
     assert "adiantado" in str(ours[own[0]]) and "adiantado" not in str(theirs[own[0]])
     assert {key: text for key, text in theirs.items() if key not in own} == {
         key: without_lesson(str(text)) for key, text in ours.items() if key not in own
@@ -499,7 +500,7 @@ def without_lesson(text: str) -> str:
 
 @pytest.mark.parametrize("names", ["pt", "en"])
 def test_it_holds_nothing_of_the_lab(names: str) -> None:
-    text = protocol.protocol(names, "somewhere", {})
+    text = take_home.protocol(names, "somewhere", {})
     for word in (
         SCHEMA,
         "queue lab",
@@ -517,15 +518,15 @@ def test_it_holds_nothing_of_the_lab(names: str) -> None:
 
 
 def test_the_english_file_holds_no_portuguese_name() -> None:
-    text = protocol.protocol("en", "somewhere", {})
-    portuguese = {pt for pt, en in protocol.glossary().items() if pt != en}
+    text = take_home.protocol("en", "somewhere", {})
+    portuguese = {pt for pt, en in take_home.glossary().items() if pt != en}
     assert {word.removeprefix("p_").removeprefix("v_") for word in re.findall(r"\w+", text)} & portuguese == set()
-    assert text.count("\n") == protocol.protocol("pt", "somewhere", {}).count("\n")
+    assert text.count("\n") == take_home.protocol("pt", "somewhere", {}).count("\n")
 
 
 def test_every_name_and_every_word_that_is_stored_is_in_the_glossary(plain: dict[str, str]) -> None:
     home = installed(plain, "pt", "somewhere")
-    known = protocol.glossary()
+    known = take_home.glossary()
     names = {
         str(name)
         for query in (
@@ -549,39 +550,39 @@ def test_every_name_and_every_word_that_is_stored_is_in_the_glossary(plain: dict
 @pytest.mark.parametrize("name", ["", "Fila", "a b", 'a"; DROP TABLE x; --', "1a", "pg_fila", SCHEMA, "é", "a" * 64])
 def test_a_schema_that_will_not_do_is_refused(name: str) -> None:
     with pytest.raises(LabError, match=r"lower-case name .* not begin with pg_"):
-        protocol.protocol("pt", name, {})
+        take_home.protocol("pt", name, {})
 
 
 @pytest.mark.parametrize("names", ["pt", "en"])
 def test_a_schema_may_be_called_by_a_reserved_word(names: str, plain: dict[str, str], database: str) -> None:
     # Every name but these two is quoted.
     assert (
-        fetch(database, "SELECT word FROM pg_get_keywords() WHERE word = ANY(%s)", list(protocol.SCHEMAS.values()))
+        fetch(database, "SELECT word FROM pg_get_keywords() WHERE word = ANY(%s)", list(take_home.SCHEMAS.values()))
         == []
     )
     for word in ("user", "table", "all", "values", "xmltable"):
         home = installed(plain, names, word)
-        assert home.psql(protocol.section(home.text, "--?")).count("(0 rows)") == 3
-        assert home.psql(protocol.section(home.text, "---")) == ""
+        assert home.psql(take_home.section(home.text, "--?")).count("(0 rows)") == 3
+        assert home.psql(take_home.section(home.text, "---")) == ""
 
 
 @pytest.mark.parametrize("names", ["pt", "en"])
 def test_roles_are_called_what_they_are_called(names: str) -> None:
     called = ["inquilino", f"{SCHEMA}_worker", "o (lesson 05)", 'a"b', "de; --\n"]
     for kind in KINDS:
-        text = protocol.protocol(names, "somewhere", {kind: called})
+        text = take_home.protocol(names, "somewhere", {kind: called})
         granted = set(re.findall(r'^GRANT [^"]*"somewhere"[^"]* TO "((?:[^"]|"")*)";$', text, re.MULTILINE))
         assert granted == {name.replace('"', '""') for name in called}
 
 
 @pytest.mark.parametrize("names", ["pt", "en"])
 def test_the_header_warns_of_commits_that_are_not_synchronous(names: str) -> None:
-    header = protocol.protocol(names, "somewhere", {}).partition("BEGIN;")[0]
+    header = take_home.protocol(names, "somewhere", {}).partition("BEGIN;")[0]
     assert "must be committed synchronously (synchronous_commit on" in header
     assert max(len(line) for line in header.splitlines()) <= 132
 
 
 def test_the_command_prints_it() -> None:
     done = run_lab("protocol", "--names", "en", "--schema", "work", "--worker", 'a"b', "--worker", "c")
-    assert done.stdout == protocol.protocol("en", "work", {"worker": ['a"b', "c"]})
+    assert done.stdout == take_home.protocol("en", "work", {"worker": ['a"b', "c"]})
     assert 'TO "a""b";' in done.stdout

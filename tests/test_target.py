@@ -13,16 +13,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import paths
-from lab.address import NAMING_VARIABLES
-from lab.binaries import Binaries
-from lab.errors import LabError, ServerError
-from lab.server import EmbeddedServer, Started
-from lab.target import Target, check_version, open_target
+from lab.base import paths
+from lab.base.errors import LabError, ServerError
+from lab.server.binaries import Binaries
+from lab.server.conninfo import NAMING_VARIABLES
+from lab.server.embedded import EmbeddedServer, Started
+from lab.server.target import Target, check_version, open_target
 
 HOLD_THE_GIVEN_DATABASE = """
 import sys
-from lab.target import open_target
+from lab.server.target import open_target
 with open_target().database():
     print("held", flush=True)
     sys.stdin.read()
@@ -180,7 +180,7 @@ def test_an_unreachable_server_is_named_without_its_password(monkeypatch: pytest
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.address.CONNECT_SECONDS", 2)  # the least that libpq takes
+    monkeypatch.setattr("lab.server.conninfo.CONNECT_SECONDS", 2)  # the least that libpq takes
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("PGHOST", "127.0.0.1")
         monkeypatch.setenv("PGPORT", str(silent.getsockname()[1]))

@@ -11,24 +11,26 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab import lesson, paths, schema, terminals
-from lab.binaries import find_psql
-from lab.player import play
-from lab.scenario import Ends, Scenario
+from lab.base import paths
+from lab.scenario import library, psql_scripts
+from lab.scenario.grammar import Ends, Scenario
+from lab.scenario.player import play
+from lab.server import psql, schema
+from lab.server.binaries import find_psql
 
-SCENARIOS = lesson.scenarios()
+SCENARIOS = library.scenarios()
 PROMPT = "Enter: "
 SECONDS = 20.0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_committed_scripts_are_those_generated(scenario: Scenario) -> None:
-    for path, text in terminals.scripts(scenario).items():
+    for path, text in psql_scripts.scripts(scenario).items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of step: ./lab record"
 
 
 def test_no_script_is_left_of_a_scenario_that_is_gone() -> None:
-    generated = {path for scenario in SCENARIOS for path in terminals.scripts(scenario)}
+    generated = {path for scenario in SCENARIOS for path in psql_scripts.scripts(scenario)}
     assert set(paths.SQL.glob("*/*.psql")) == generated
 
 
@@ -58,7 +60,7 @@ class _Psql:
     def __init__(self, path: Path, conninfo: str) -> None:
         self.process = subprocess.Popen(
             [str(find_psql()), "-X", "-f", str(path)],
-            env=os.environ | schema.libpq_environment(conninfo),
+            env=os.environ | psql.libpq_environment(conninfo),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -88,7 +90,7 @@ class _Psql:
 class _opened:
     def __init__(self, scenario: Scenario, language: str, conninfo: str) -> None:
         self.sessions = {
-            name: _Psql(terminals.script_path(scenario, name, language), conninfo) for name in scenario.sessions
+            name: _Psql(psql_scripts.script_path(scenario, name, language), conninfo) for name in scenario.sessions
         }
 
     def __enter__(self) -> dict[str, _Psql]:

@@ -10,10 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from lab import player, scenario, schema, timeline
-from lab.errors import LabError
-from lab.lesson import find_scenario
-from lab.variants import play_working, queue_of
+from lab.base.errors import LabError
+from lab.notebook.variants import play_working, queue_of
+from lab.scenario import grammar, player, timeline
+from lab.scenario.library import find_scenario
+from lab.server import schema
 
 WORK = 0.15
 PAUSE = 0.06
@@ -75,7 +76,7 @@ def test_the_fifth_of_those_that_pass_gets_nothing(queue_database: str) -> None:
 def test_the_chain_is_no_fiction_with_skip_locked_it_does_not_form(queue_database: str) -> None:
     chain = find_scenario("03_passes").step("a_takes").sql
     text = _text_of(4).replace(chain.replace(" SKIP LOCKED", ""), chain)
-    swapped = scenario.parse(text, queue_of(4, skip_locked=False).path)
+    swapped = grammar.parse(text, queue_of(4, skip_locked=False).path)
     schema.build(queue_database, swapped.state)
     failure = player.play(swapped, queue_database).failure
     assert failure is not None and "no lock held it up" in failure
@@ -155,7 +156,7 @@ def _text_of(sessions: int) -> str:
     """The text of the chain, as it was parsed."""
     lines = ["-- A chain.", "-- @pt Uma corrente."]
     for action in queue_of(sessions, skip_locked=False).actions:
-        if isinstance(action, scenario.Step):
+        if isinstance(action, grammar.Step):
             blocks = f" blocks {action.blocks}" if action.blocks else ""
             lines += [f"-- @step {action.name} {action.session}{blocks}", action.sql]
         else:

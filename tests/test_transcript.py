@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab import lesson, transcript
-from lab.player import play
-from lab.schema import build
-from lab.server import EmbeddedServer
+from lab.scenario import library, transcript
+from lab.scenario.player import play
+from lab.server.embedded import EmbeddedServer
+from lab.server.schema import build
 from tests.helpers import WAIT, parsed
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
@@ -112,10 +112,10 @@ def test_a_server_that_speaks_french_gives_the_same_golden_transcript(
 ) -> None:
     with psycopg.connect(french) as connection, pytest.raises(psycopg.Error, match="division par zéro"):
         connection.execute("SELECT 1/0")
-    told = lesson.find_scenario(name)
+    told = library.find_scenario(name)
     build(french, told.state)
     played = play(told, french)
     assert played.failure is None
     said = " ".join(run.message for run in played.runs.values() if run.message)
     assert french_words in said
-    assert transcript.golden(played) == lesson.golden_path(told).read_text(encoding="utf-8")
+    assert transcript.golden(played) == library.golden_path(told).read_text(encoding="utf-8")

@@ -18,18 +18,19 @@ import psycopg
 import pytest
 from defusedxml.ElementTree import ParseError, fromstring
 
-from lab import rest, schema, worker, workqueue
-from lab.child import Child
-from lab.effect import Answer, PostToReceiver
-from lab.errors import LabError
-from lab.failure import BadDocument, NotSent, Rejected, Unanswered, classify, of_status
-from lab.ground import Ground, ground
-from lab.heartbeat import Heartbeat
-from lab.inside import NOT_OURS, finish_together
-from lab.rest import Rest
-from lab.worker import Options
-from lab.worklog import WorkLog
-from lab.workqueue import Claim, Queue
+from lab.base.errors import LabError
+from lab.drills.harness import Ground, ground
+from lab.drills.process import Child
+from lab.server import schema
+from lab.worker import circuit_breaker, client, worker
+from lab.worker.circuit_breaker import Rest
+from lab.worker.client import Claim, Queue
+from lab.worker.event_log import WorkLog
+from lab.worker.failures import BadDocument, NotSent, Rejected, Unanswered, classify, of_status
+from lab.worker.handler import Answer, PostToReceiver
+from lab.worker.heartbeat import Heartbeat
+from lab.worker.transactional import NOT_OURS, finish_together
+from lab.worker.worker import Options
 from tests.helpers import execute, fetch, terminate
 
 STATE = 9
@@ -380,7 +381,7 @@ def test_a_finish_that_is_refused_is_not_taken_for_the_claim(queue_09: str, run:
 def test_a_document_that_cannot_be_finished_holds_back_no_other(
     queue_09: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workqueue, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(client, "LOCK_TIMEOUT", 0.05)
     with psycopg.connect(queue_09) as stranger:
 
         def lock() -> None:
@@ -603,7 +604,7 @@ def test_a_row_that_is_locked_does_not_cost_the_others_their_renewals(queue_09: 
     with psycopg.connect(queue_09) as stranger:
         stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 1 FOR UPDATE")
         made._heartbeat.start()
-        assert renewed.wait(workqueue.LOCK_TIMEOUT - 2)
+        assert renewed.wait(client.LOCK_TIMEOUT - 2)
     made._heartbeat.stop()
     made._queue.close()
 
@@ -753,7 +754,7 @@ def test_a_rest_grows_up_to_its_longest_and_an_answer_ends_it(said: Said) -> Non
 
 
 def test_a_rest_ends_at_once_when_the_worker_is_asked_to_stop(queue_09: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "FIRST_REST", 60.0)
+    monkeypatch.setattr(circuit_breaker, "FIRST_REST", 60.0)
     gone = NotSent("conexao", "x")
     made = worker.make(queue_09, Pretended(calls_raise=gone, asking_raises=gone), Options("worker-a", beat=0.0))
     asked = threading.Timer(1, made.stop)
@@ -875,7 +876,7 @@ def refusing(conninfo: str, sqlstate: str, times: int = 1000, what: str = CLAIMS
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """No time between two tries."""
-    monkeypatch.setattr(workqueue, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.001)
 
 
 @pytest.mark.parametrize("sqlstate", ["25006", "XX000", "57014", "55P03", "53300", "58030", "0A000", "P0001"])
@@ -923,7 +924,7 @@ def test_the_time_between_two_tries_grows(queue_09: str) -> None:
 def test_a_collision_is_not_tried_again_without_end(queue_09: str, run: Run) -> None:
     refusing(queue_09, "40P01")
     ran = run(Pretended(), rounds=2)
-    assert (len(ran.of("collision")), len(ran.of("error"))) == (2 * (workqueue.TRIES - 1), 2)
+    assert (len(ran.of("collision")), len(ran.of("error"))) == (2 * (client.TRIES - 1), 2)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -939,7 +940,7 @@ def test_a_collision_within_a_transaction_is_for_whoever_opened_it(queue_09: str
 @pytest.mark.usefixtures("hasty")
 def test_connections_that_are_lost_one_after_the_other_do_not_end_the_worker(queue_09: str, said: Said) -> None:
     made = worker.make(queue_09, Pretended(), Options("worker-a", rounds=2, poll=0.01, beat=0.0))
-    connected, left = made._queue._connected, list(range(workqueue.TRIES))
+    connected, left = made._queue._connected, list(range(client.TRIES))
 
     def cut() -> psycopg.Connection:
         connection = connected()
@@ -951,7 +952,7 @@ def test_connections_that_are_lost_one_after_the_other_do_not_end_the_worker(que
     made._queue._connected = cut  # type: ignore[method-assign]
     made.run()
     ran = said()
-    assert (len(ran.of("database_lost")), len(ran.of("error"))) == (workqueue.TRIES - 1, 1)
+    assert (len(ran.of("database_lost")), len(ran.of("error"))) == (client.TRIES - 1, 1)
     assert document(queue_09)[0] == "concluido"
 
 
@@ -1028,7 +1029,7 @@ def test_a_queue_that_is_not_there_ends_the_worker_with_a_sentence(database: str
 def test_an_outcome_that_waits_too_long_for_a_lock_leaves_the_worker_alive(
     queue_09: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workqueue, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(client, "LOCK_TIMEOUT", 0.05)
     started = time.monotonic()
     with psycopg.connect(queue_09) as stranger:
 

@@ -119,10 +119,10 @@ guess = ...  # seconds, with the lease of an hour
 # %%
 import pandas as pd
 
-from lab import lease
+from lab.experiments import clock_skew
 
 delays = {
-    length: round(lease.recovery_delay(nb.stage(), length, every="10 seconds") / 10) * 10
+    length: round(clock_skew.recovery_delay(nb.stage(), length, every="10 seconds") / 10) * 10
     for length in ("30 seconds", "5 minutes", "1 hour")
 }
 nb.answer(guess, delays["1 hour"])
@@ -143,8 +143,8 @@ guess = ...  # a number of leases
 
 # %%
 clocks = {
-    "the workers' clocks": lease.deadlines(nb.stage(), own_clocks=True),
-    "the database's clock": lease.deadlines(nb.stage(), own_clocks=False),
+    "the workers' clocks": clock_skew.deadlines(nb.stage(), own_clocks=True),
+    "the database's clock": clock_skew.deadlines(nb.stage(), own_clocks=False),
 }
 nb.answer(guess, clocks["the workers' clocks"].born_expired)
 pd.DataFrame([vars(seen) for seen in clocks.values()], index=list(clocks))

@@ -126,13 +126,13 @@ guess = ...  # a number of documents
 # %%
 import pandas as pd
 
-from lab import budget
+from lab.experiments import lease_budget
 
-measured = budget.measure(nb.stage().conninfo, documents=400)
+measured = lease_budget.measure(nb.stage().conninfo, documents=400)
 planned, judged = measured.halves
 leases = {
-    "median": budget.percentile(planned.held, 50),
-    "95 of 100": budget.percentile(planned.held, 95),
+    "median": lease_budget.percentile(planned.held, 50),
+    "95 of 100": lease_budget.percentile(planned.held, 95),
     "the budget": planned.lease,
     "ten times the budget": 10 * planned.lease,
 }

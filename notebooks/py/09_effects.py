@@ -161,7 +161,7 @@ nb.damage(live)
 # takes a minute or so. *Todas, como foram gravadas; `nb.damage(nb.defences())` roda todas ao vivo, em um minuto ou mais.*
 
 # %%
-from lab.defences import recorded
+from lab.drills.ablation import recorded
 
 nb.damage(recorded())
 

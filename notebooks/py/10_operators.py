@@ -159,8 +159,8 @@ nb.answer(guess, checked.get("claimed", "not run"))
 # %%
 import psycopg
 
-from lab import permissions
-from lab.errors import LabError
+from lab.base.errors import LabError
+from lab.protocol import permissions
 
 with nb.stage().connection() as owner, owner.transaction(force_rollback=True):
     try:

@@ -1,7 +1,7 @@
 """`python -m lab` is the `lab` command."""
 
 try:
-    from lab.cli import main
+    from lab.cli.app import main
 except KeyboardInterrupt:  # so early that there is nothing to clean up
     raise SystemExit(130) from None
 

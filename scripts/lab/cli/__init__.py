@@ -1,0 +1,1 @@
+"""The `lab` command, one module a group of commands."""

@@ -1,0 +1,1 @@
+"""Drills: real workers killed and stopped, and what became of the documents."""

@@ -1,0 +1,376 @@
+"""Drills: real processes are killed and stopped at the worst moments, and the evidence is read when all is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.base.errors import LabError
+from lab.base.language import Text, say
+from lab.drills import invariants
+from lab.drills.ablated_schema import STATE
+from lab.drills.harness import PAST_DELAY, PAST_LEASE, Ground, ground
+from lab.drills.invariants import Damage
+from lab.drills.random_kills import Crowd, Seen, Size
+from lab.server import schema
+from lab.server.throwaway import crash, scratch_server
+from lab.worker.worker import STOPS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a drill came to, all its processes ended.
+
+    documents: how many there were. finished: how many are done. effects: how many the receiver executed. repeated_calls: calls that
+    it did not execute again. late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does
+    not fit together in the audit. seconds: from the disaster until every document had ended; leases and delays are moved over by
+    the lab's clock. crowd: what else is seen of many workers, where there were many.
+    """
+
+    documents: int
+    finished: int
+    effects: int
+    repeated_calls: int
+    late_writes: int
+    reconciliation: int
+    damage: Damage
+    faults: tuple[str, ...]
+    seconds: float
+    crowd: Seen | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether every document ended without damage, with an audit that fits together."""
+        return not self.damage.total and not self.faults
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck.
+
+    crowd: where it is many workers' drill, them. keys: whether its receiver executes a key only once.
+    """
+
+    name: str
+    text: Text
+    not_tried: tuple[Text, ...]
+    run: Callable[[Ground], float]
+    expected: Callable[[Outcome], bool]
+    crowd: Crowd | None = None
+    keys: bool = True
+
+
+def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Rebuild the queue in state 09 and hold a drill there; no process of it outlives this.
+
+    `tell` is called with how far a long one has come. Raises LabError if it gets stuck.
+    """
+    if drill.name == DATABASE_CRASH:
+        return _on_a_server_of_its_own(drill)
+    schema.build(conninfo, STATE)
+    with ground(conninfo, keys=drill.keys, tell=tell) as here:
+        return judge(here, drill.run(here), drill.crowd)
+
+
+def crowded(conninfo: str, schema_name: str, size: Size) -> Outcome:
+    """The drill of the crowd on a queue that is there already, as on a copy without a defence."""
+    crowd = Crowd(size)
+    with ground(conninfo, schema=schema_name) as here:
+        return judge(here, crowd.run(here), crowd)
+
+
+def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> Outcome:
+    """Rebuild the queue, and kill a worker at this point of its first document, or let it stand still there past its lease.
+
+    `keys` is whether the receiver executes a key only once.
+    Raises LabError for a point that is none.
+    """
+    if point not in STOPS:
+        raise LabError(f"A worker can be met at {', '.join(STOPS)}, not at {point}.")
+    schema.build(conninfo, STATE)
+    with ground(conninfo, keys=keys) as here:
+        return judge(here, (killed if killed_there else zombie)(point)(here))
+
+
+def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> Outcome:
+    """End every process of the drill, and say from the tables and the books what it came to."""
+    seconds = time.monotonic() - struck
+    here.end_all()
+    after, events = here.tables(), here.events()
+    books, effects = here.books()
+    statuses = [document.status for document in after.documents.values()]
+    return Outcome(
+        documents=len(here.before.documents),
+        finished=statuses.count("concluido"),
+        effects=books.effects,
+        repeated_calls=books.refused,
+        late_writes=invariants.late_writes_refused(events),
+        reconciliation=statuses.count("conciliacao"),
+        damage=invariants.damage(here.before, after, effects, events),
+        faults=tuple(invariants.faults(here.before, after)),
+        seconds=seconds,
+        crowd=crowd.seen(here.before, after) if crowd else None,
+    )
+
+
+def find(name: str, size: Size | None = None) -> Drill:
+    """The drill of that name; LabError, with what there is, if there is none."""
+    for drill in drills(size):
+        if drill.name == name:
+            return drill
+    names = ", ".join(drill.name for drill in drills())
+    raise LabError(say(f"There is no drill {name}; there are {names}.", f"Não há ensaio {name}; há {names}."))
+
+
+# -- what happens
+
+
+def killed(point: str) -> Callable[[Ground], float]:
+    """A worker is killed at this point of its first document; another one takes over."""
+
+    def run(here: Ground) -> float:
+        worker = here.stopped_at(point, "worker-a")
+        struck = time.monotonic()
+        worker.kill()
+        here.advance(PAST_LEASE)
+        here.finish()
+        return struck
+
+    return run
+
+
+def zombie(point: str) -> Callable[[Ground], float]:
+    """A worker stands still at this point until its lease is over and another one has finished; then it goes on."""
+
+    def run(here: Ground) -> float:
+        worker = here.stopped_at(point, "worker-a")
+        struck = time.monotonic()
+        worker.freeze()
+        here.advance(PAST_LEASE)
+        here.finish()
+        worker.go_on()
+        worker.thaw()
+        worker.drain()
+        return struck
+
+    return run
+
+
+def receiver_down(here: Ground) -> float:
+    """The receiver is killed; every document is tried once meanwhile."""
+    (receiver,) = here.receivers
+    struck = time.monotonic()
+    receiver.kill()
+    here.worker("worker-a", "--once", "--batch", "4").drain()
+    here.open_receiver()
+    here.finish()
+    return struck
+
+
+def receiver_away(here: Ground) -> float:
+    """The receiver is killed, and away until the delays of all attempts that a document has would have passed."""
+    (receiver,) = here.receivers
+    struck = time.monotonic()
+    receiver.kill()
+    worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--rest", "0.05")
+    waits_left = 1 + max(document.limit for document in here.before.documents.values())
+    while (event := worker.next()) is not None:
+        if event["event"] not in ("resting", "waiting"):
+            continue
+        here.advance(PAST_DELAY)
+        waits_left -= 1
+        if waits_left == 0:
+            here.open_receiver()
+    worker.drain()
+    return struck
+
+
+def receiver_killed(here: Ground) -> float:
+    """The receiver is killed after it executed, before it could answer."""
+    here.behave(hold="after")
+    (receiver,) = here.receivers
+    worker = here.worker("worker-a", "--once")
+    receiver.wait_for("holding")
+    struck = time.monotonic()
+    receiver.kill()
+    worker.drain()
+    here.open_receiver()
+    here.finish()
+    return struck
+
+
+def unknown_and_irreversible(here: Ground) -> float:
+    """The receiver executes the first document, drops the answer, and then tells nobody what became of it."""
+    struck = time.monotonic()
+    here.behave(answer="dropped", queries=False)
+    here.worker("worker-a", "--once", "--irreversible").drain()
+    here.behave(answer="given")
+    here.finish("worker-b", "--irreversible")
+    return struck
+
+
+def database_crash(server_dies: Callable[[], None]) -> Callable[[Ground], float]:
+    """The database crashes while a call is out, and comes back; the worker goes on with what it holds."""
+
+    def run(here: Ground) -> float:
+        here.behave(hold="before")
+        (receiver,) = here.receivers
+        worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--beat", "0.05")
+        receiver.wait_for("holding")
+        struck = time.monotonic()
+        server_dies()
+        here.behave(hold="nothing")
+        worker.drain()
+        return struck
+
+    return run
+
+
+def _on_a_server_of_its_own(drill: Drill) -> Outcome:
+    with scratch_server() as server:
+        conninfo = server.conninfo()
+        schema.build(conninfo, STATE)
+
+        def restart() -> None:
+            crash(server)
+            server.up()
+
+        with ground(conninfo) as here:
+            return judge(here, database_crash(restart)(here))
+
+
+# -- what is expected
+
+
+def exactly_once(outcome: Outcome) -> bool:
+    """Every document is finished with its one effect, and nobody was needed."""
+    return outcome.clean and outcome.documents == outcome.finished == outcome.effects
+
+
+def each_once(outcome: Outcome) -> bool:
+    """Many workers: as above, and each claim under a token of its own, none past a free document, some workers killed at work."""
+    return exactly_once(outcome) and outcome.crowd is not None and outcome.crowd.good
+
+
+DATABASE_CRASH = "database_crash"
+RANDOM_KILLS = "random_kills"
+
+
+def drills(size: Size | None = None) -> list[Drill]:
+    """All drills, in the order in which they are told; `size` is that of the crowd's."""
+    crowd = Crowd(size or Size())
+    power_cut = Text("a machine that loses power", "queda de energia")
+    one_victim = (Text("several workers killed at once", "vários workers mortos de uma vez"), power_cut)
+    return [
+        Drill(
+            "kill_before_commit",
+            Text("SIGKILL after the lock, before the claim's commit", "SIGKILL depois do bloqueio, antes do COMMIT da reserva"),
+            one_victim,
+            killed("locked"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_after_claim",
+            Text("SIGKILL after the claim's commit, before anything else", "SIGKILL logo depois do COMMIT da reserva"),
+            one_victim,
+            killed("claimed"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_before_call",
+            Text("SIGKILL after the stage's commit, before the call", "SIGKILL depois do COMMIT da etapa, antes da chamada"),
+            one_victim,
+            killed("calling"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "kill_after_call",
+            Text("SIGKILL after the call, before its confirmation", "SIGKILL depois da chamada, antes da confirmação"),
+            one_victim,
+            killed("called"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "zombie",
+            Text(
+                "SIGSTOP just before the call until another worker has finished, then SIGCONT",
+                "SIGSTOP logo antes da chamada até outro worker concluir, depois SIGCONT",
+            ),
+            (Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),),
+            zombie("calling"),
+            lambda seen: exactly_once(seen) and seen.repeated_calls == 1 and seen.late_writes == 1,
+        ),
+        Drill(
+            "zombie_after_claim",
+            Text(
+                "SIGSTOP before the stage is written until another worker has finished, then SIGCONT; the receiver knows no keys",
+                "SIGSTOP antes de gravar a etapa até outro worker concluir, depois SIGCONT; o receptor não usa chaves",
+            ),
+            one_victim,
+            zombie("claimed"),
+            lambda seen: exactly_once(seen) and seen.late_writes == 1,
+            keys=False,
+        ),
+        Drill(
+            "zombie_after_call",
+            Text(
+                "SIGSTOP after the call until another worker has finished, then SIGCONT",
+                "SIGSTOP depois da chamada até outro worker concluir, depois SIGCONT",
+            ),
+            one_victim,
+            zombie("called"),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls and seen.late_writes == 1,
+        ),
+        Drill(
+            "receiver_down",
+            Text("the receiver is dead at every first attempt", "o receptor está fora do ar em todas as primeiras tentativas"),
+            (Text("a receiver that some workers reach and others do not", "um receptor que só alguns workers alcançam"),),
+            receiver_down,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "receiver_away",
+            Text("the receiver is away for longer than all attempts last", "o receptor fica fora do ar por mais que todas as tentativas"),
+            (Text("many workers that find it back at once", "vários workers que o reencontram ao mesmo tempo"),),
+            receiver_away,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "receiver_killed",
+            Text("the receiver is killed after executing, before answering", "o receptor morre depois de executar, antes de responder"),
+            (Text("a receiver that loses its books", "um receptor que perde o seu registro"),),
+            receiver_killed,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "unknown_and_irreversible",
+            Text(
+                "the answer is dropped, the receiver refuses queries, the effect cannot be undone",
+                "a resposta se perde, o receptor recusa consultas, o efeito não pode ser desfeito",
+            ),
+            (Text("what people do with it (lesson 10)", "o que as pessoas fazem com isso (lição 10)"),),
+            unknown_and_irreversible,
+            lambda seen: seen.clean
+            and seen.reconciliation == 1
+            and seen.documents == seen.effects == seen.finished + seen.reconciliation,
+        ),
+        Drill(
+            DATABASE_CRASH,
+            Text("the database is killed while a call is out, and started again", "o banco é derrubado durante uma chamada e reiniciado"),
+            (Text("a standby promoted in its place (lesson 06)", "uma réplica promovida no lugar dele (lição 06)"),),
+            database_crash(lambda: None),
+            lambda seen: exactly_once(seen) and not seen.repeated_calls and not seen.late_writes,
+        ),
+        Drill(
+            RANDOM_KILLS,
+            Text(
+                "many workers from a barrier on, SIGKILL at random moments, replaced until all is done",
+                "vários workers a partir de uma barreira, SIGKILL em momentos aleatórios, substituídos até o fim",
+            ),
+            (Text("workers on several machines", "workers em várias máquinas"), power_cut),
+            crowd.run,
+            each_once,
+            crowd,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Experiments that one scenario cannot show, one module each."""

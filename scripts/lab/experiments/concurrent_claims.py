@@ -1,0 +1,177 @@
+"""A free race: many connections, released together, claim until the queue is empty."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import psycopg
+
+from lab.base.errors import CannotRunHere, LabError
+from lab.scenario.library import find_scenario
+from lab.server import schema
+from lab.server.session import SessionPins
+
+Claim = Literal["skip_locked", "for_update", "select_commit_update"]
+
+
+@dataclass(frozen=True)
+class Race:
+    """What a race came to. In a free race only totals mean anything, never who got what.
+
+    `by_session` are the documents each session claimed, in its order; `inversions` counts the claims of a session that were
+    older than its claim before; `left` the documents still pending; `seconds` from the release to the last session's end.
+    """
+
+    documents: int
+    by_session: tuple[tuple[int, ...], ...]
+    left: int
+    seconds: float
+
+    @property
+    def claimed(self) -> int:
+        return sum(map(len, self.by_session))
+
+    @property
+    def distinct(self) -> int:
+        return len({document for claims in self.by_session for document in claims})
+
+    @property
+    def duplicates(self) -> int:
+        return self.claimed - self.distinct
+
+    @property
+    def inversions(self) -> int:
+        return sum(later < earlier for claims in self.by_session for earlier, later in pairwise(claims))
+
+    @property
+    def shares(self) -> Counter[str]:
+        """How many documents each session claimed."""
+        return Counter({f"session {number}": len(claims) for number, claims in enumerate(self.by_session, start=1)})
+
+
+def race(
+    conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Claim = "skip_locked", work: float = 0.0
+) -> Race:
+    """Rebuild the queue with so many documents, and let so many sessions claim at once until they get none.
+
+    `claim` is the statement used: the episode's, the same without SKIP LOCKED, or the faulty SELECT, COMMIT, UPDATE. `work` is
+    the seconds each session spends on a document inside its claim transaction, as a worker does that does not commit first.
+    Raises LabError if the queue cannot be built, CannotRunHere if so many connections cannot be had, psycopg.Error if a
+    session fails.
+    """
+    schema.build(conninfo, 4)
+    pins = SessionPins()
+    with pins.psycopg_connection(conninfo, "lab/race") as referee:
+        referee.execute("TRUNCATE fila_documentos RESTART IDENTITY")
+        referee.execute(
+            "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)"
+            " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-16 09:00-03' + n * interval '1 s'"
+            " FROM generate_series(1, %s) AS n",
+            [documents],
+        )
+        referee.execute("ANALYZE fila_documentos")
+        start = _Start(threading.Barrier(sessions + 1), threading.Event())
+        takers = [_Taker(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
+        try:
+            for taker in takers:
+                taker.start()
+            with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
+                start.barrier.wait()
+            started = time.monotonic()
+            for taker in takers:
+                taker.join()
+            seconds = time.monotonic() - started
+        finally:
+            # After ^C nobody goes on claiming, nor waits at the barrier for one who will not come.
+            start.over.set()
+            start.barrier.abort()
+            for taker in takers:
+                if taker.ident is not None:
+                    taker.join()
+        for taker in takers:
+            if isinstance(taker.error, psycopg.OperationalError) and (taker.error.sqlstate or "53").startswith("53"):
+                raise CannotRunHere(f"{sessions} connections at once could not be had: {taker.error}") from taker.error
+            if taker.error is not None:
+                raise taker.error
+        row = referee.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
+        assert row
+    return Race(documents, tuple(tuple(taker.claimed) for taker in takers), row[0], seconds)
+
+
+_TakeOne = Callable[[psycopg.Connection], int | None]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the sessions share: the barrier they are released at, and the sign that all is over."""
+
+    barrier: threading.Barrier
+    over: threading.Event
+
+
+class _Taker(threading.Thread):
+    def __init__(self, conninfo: str, pins: SessionPins, number: int, start: _Start, take_one: _TakeOne) -> None:
+        super().__init__(name=f"lab/{number}", daemon=True)
+        self.conninfo = conninfo
+        self.pins = pins
+        self.begin = start
+        self.take_one = take_one
+        self.claimed: list[int] = []
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            with self.pins.psycopg_connection(self.conninfo, self.name) as connection:
+                self.begin.barrier.wait()
+                while not self.begin.over.is_set() and (document := self.take_one(connection)) is not None:
+                    self.claimed.append(document)
+        except threading.BrokenBarrierError:
+            pass
+        except Exception as error:
+            self.error = error
+            self.begin.barrier.abort()
+
+
+def _claimer(claim: Claim, work: float) -> _TakeOne:
+    """How a session takes one document; None when it gets none."""
+    if claim == "select_commit_update":
+        story = find_scenario("04_select_commit_update")
+        choose = story.step("a_chooses").sql
+        mark = _changed(story.step("a_marks").sql, "documento_id = 1", "documento_id = %s")
+
+        def take_in_two(connection: psycopg.Connection) -> int | None:
+            with connection.transaction():
+                row = connection.execute(choose.encode()).fetchone()
+            if row is None:
+                return None
+            connection.execute(mark.encode(), [row[0]])
+            return int(row[0])
+
+        return take_in_two
+
+    statement = find_scenario("04_claim").step("a_claims").sql
+    if claim == "for_update":
+        statement = _changed(statement, "FOR UPDATE SKIP LOCKED", "FOR UPDATE")
+
+    def take(connection: psycopg.Connection) -> int | None:
+        with connection.transaction():
+            row = connection.execute(statement.encode()).fetchone()
+            if row is not None and work:
+                time.sleep(work)
+        return None if row is None else int(row[0])
+
+    return take
+
+
+def _changed(statement: str, old: str, new: str) -> str:
+    """The statement with one place changed; LabError if it has no such place, or several."""
+    if statement.count(old) != 1:
+        raise LabError(f"The race expects {old!r} once in the scenario's statement: {statement}")
+    return statement.replace(old, new)

@@ -1,0 +1,1 @@
+"""Lessons: what they check, how they are run and told."""

@@ -1,0 +1,181 @@
+"""A lesson: its claims, each with the play or experiment that shows it, and how they are run.
+
+A lesson's module is scripts/NN_name.py. It reads like a recipe: for every claim, what is looked at and which number decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from lab.base.errors import CannotRunHere, LabError
+from lab.base.language import Text, say
+from lab.scenario import grammar, library
+from lab.scenario.result import Play
+from lab.scenario.stage import ScenarioResult, Stage
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a claim's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so.
+
+    `figures` are numbers of it by name, where a notebook asks for them first.
+    """
+
+    holds: bool | None
+    en: str
+    pt: str
+    why: str = ""
+    figures: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """What was observed, in the reader's language."""
+        return say(self.en, self.pt)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that states a behaviour, and how it is observed.
+
+    `core` claims are the lesson; the others are surprises, run by `--all`. `observe` looks and judges; `judge` judges what was
+    seen already: a play of its scenario, or what its experiment looks at (None where only the experiment itself can). `slow` is
+    whether it takes longer than a reader of a notebook waits unasked.
+    """
+
+    id: str
+    text: Text
+    core: bool
+    observe: Callable[[Stage], Observed]
+    judge: Callable[[Any], Observed] | None = None
+    slow: bool = False
+
+    @property
+    def case(self) -> str:
+        """The claim's name without its lesson's number."""
+        return self.id.partition(".")[2]
+
+
+@dataclass
+class ClaimResult:
+    """A claim with what was observed, and the names of the scenarios played for it."""
+
+    claim: Claim
+    observed: Observed
+    scenarios: tuple[str, ...]
+
+
+@dataclass
+class LessonResult:
+    """A lesson that was run: its claims' results and the plays, with the seconds it took."""
+
+    lesson: Lesson
+    claims: list[ClaimResult] = field(default_factory=list)
+    scenarios: list[ScenarioResult] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Lesson:
+    """A lesson and its claims, in the order in which they are told.
+
+    `module` is the lesson's file (its name gives number and name), `minutes` how long it takes a learner, `question` what he
+    comes with, `answer` what he will have seen; `psql_only` whether two psql windows are enough to see it.
+    """
+
+    def __init__(self, module: str, *, minutes: int, question: Text, answer: Text, psql_only: Text) -> None:
+        self.name = Path(module).stem
+        self.number = self.name[:2]
+        self.minutes = minutes
+        self.question = question
+        self.answer = answer
+        self.psql_only = psql_only
+        self.claims: list[Claim] = []
+
+    def scenario(self, case: str, *, core: bool = True) -> Callable[[_JudgePlay], _JudgePlay]:
+        """Declare the claim that scenario NN_case states; the function judges the play.
+
+        The claim holds if the play went as its markers announce, the golden transcript is met and the function agrees.
+        """
+        told = grammar.read(library.scenario_path(self.name, case))
+
+        def declare(judge: _JudgePlay) -> _JudgePlay:
+            def judged(result: ScenarioResult) -> Observed:
+                if not result.as_expected:
+                    return Observed(False, "not as announced", "não foi como anunciado", result.why)
+                return judge(result.play)
+
+            def judge_play(played: Play) -> Observed:
+                if played.scenario.name != told.name:
+                    raise LabError(f"A play of {played.scenario.name} says nothing about the claim of {told.name}.")
+                return judged(ScenarioResult(played, library.difference_from_golden(played)))
+
+            def observe(stage: Stage) -> Observed:
+                return judged(stage.play(told))
+
+            self.claims.append(Claim(f"{self.number}.{case}", told.claim, core, observe, judge_play))
+            return judge
+
+        return declare
+
+    def experiment(
+        self,
+        slug: str,
+        en: str,
+        pt: str,
+        *,
+        core: bool = True,
+        judge: Callable[[Any], Observed] | None = None,
+        slow: bool = False,
+    ) -> Callable[[_Observe], _Observe]:
+        """Declare a claim that one scenario cannot show; the function makes the observation. `judge` and `slow` are as in Claim."""
+
+        def declare(observe: _Observe) -> _Observe:
+            self.claims.append(Claim(f"{self.number}.{slug}", Text(en, pt), core, observe, judge, slow))
+            return observe
+
+        return declare
+
+    def run(
+        self,
+        stage: Stage,
+        *,
+        surprises: bool = False,
+        progress: Callable[[Claim, ClaimResult | None], None] | None = None,
+    ) -> LessonResult:
+        """Run the core claims, and the surprises if asked; `progress` is called before and after each.
+
+        An experiment that cannot be carried through is a claim that does not hold, with the reason; one that cannot be made on
+        this server is not run. Only a lost server (ServerError) or ^C ends the run.
+        """
+        result = LessonResult(self)
+        started = time.monotonic()
+        for claim in self.claims:
+            if not (claim.core or surprises):
+                continue
+            if progress:
+                progress(claim, None)
+            already = len(stage.played)
+            try:
+                observed = claim.observe(stage)
+            except CannotRunHere as error:
+                observed = Observed(None, "", "", str(error))
+            except (LabError, psycopg.Error) as error:
+                stage.insist_on_server()
+                observed = Observed(False, "could not be observed", "não deu para observar", str(error))
+            plays = stage.played[already:]
+            names = tuple(played.play.scenario.name for played in plays)
+            result.scenarios += plays
+            result.claims.append(ClaimResult(claim, observed, names))
+            if progress:
+                progress(claim, result.claims[-1])
+        result.seconds = time.monotonic() - started
+        return result
+
+
+_JudgePlay = Callable[[Play], Observed]
+_Observe = Callable[[Stage], Observed]

@@ -1,0 +1,1 @@
+"""For maintainers: recording, generating, every server version."""

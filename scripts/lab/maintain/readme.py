@@ -1,0 +1,140 @@
+"""Parts of README.md and LEIAME.md that are made from what the lab is and saw; cog puts them in, and a test compares."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.base import paths
+from lab.drills import ablation
+from lab.experiments import fencing_table as guards_tried
+from lab.lessons import registry
+from lab.measure import bench
+from lab.measure.guarantee_cost import PENDING
+
+LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
+
+
+def lessons(language: str) -> str:
+    """The table of lessons: minutes, question, answer seen, whether psql alone is enough."""
+    heads = {
+        "en": ["lesson", "minutes", "question", "what you will have seen", "with psql only"],
+        "pt": ["lição", "minutos", "pergunta", "o que você terá visto", "só com psql"],
+    }
+    rows = []
+    with _in(language):
+        for each in registry.lessons():
+            notebook = f"[{each.name}](notebooks/{each.name}.ipynb)"
+            rows.append([notebook, str(each.minutes), str(each.question), str(each.answer), str(each.psql_only)])
+    return _table(heads[language], rows)
+
+
+def tour(language: str) -> str:
+    """The tour as it was recorded."""
+    text = (paths.OBSERVED / f"tour_{language}.txt").read_text(encoding="utf-8")
+    return f"```text\n{text.rstrip()}\n```"
+
+
+def truth_table(language: str) -> str:
+    """The truth table of lesson 06 as it was recorded: what a late write destroys, by the guard of the write."""
+    heads = {
+        "en": ("the write's guard", "the owner's finish after any other change"),
+        "pt": ("a guarda da escrita", "conclusão do dono depois de outra mudança qualquer"),
+    }
+    table = guards_tried.recorded()
+    with _in(language):
+        first, last = heads[language]
+        rows = [
+            [f"`{guard.shown}`"]
+            + [_strong_unless("0", str(table.cell(guard.name, each.name).text)) for each in guards_tried.situations()]
+            + [_strong_unless("1", str(table.owners[guard.name]))]
+            for guard in guards_tried.guards()
+        ]
+        return _table([first, *(str(each.shown) for each in guards_tried.situations()), last], rows)
+
+
+def defence_matrix(language: str) -> str:
+    """The defence matrix of lesson 09 as it was recorded: the documents damaged without each defence."""
+    heads = {"en": ("without", "when", "with it"), "pt": ("sem", "quando", "com ela")}
+    matrix = ablation.recorded()
+    with _in(language):
+        rows = []
+        for each in ablation.defences():
+            row = matrix.row(each.name)
+            damaged = [str(getattr(row.without_it, kind)) for kind, _ in ablation.kinds()]
+            cells = [str(row.with_it.total), *damaged]
+            rows.append([str(each.shown), str(each.situation), *(_strong_unless("0", cell) for cell in cells)])
+        return _table([*heads[language], *(str(shown) for _, shown in ablation.kinds())], rows)
+
+
+def rates() -> str:
+    """Documents a second of the worker as a ratio to pgbench, by batch and number of workers, as `lab bench` recorded them."""
+    seen = bench.recorded()
+    clients = sorted({cell.clients for cell in seen.cells})
+    cells = {(cell.batch, cell.clients): str(cell.ratio) for cell in seen.cells}
+    rows = [
+        [str(batch), *(cells[batch, number] for number in clients)] for batch in sorted({batch for batch, _ in cells})
+    ]
+    heads = [f"{number} worker{'s' if number > 1 else ''}" for number in clients]
+    return _table([f"batch (PostgreSQL {seen.server}, {seen.cores} cores, load {seen.busy:.1f})", *heads], rows)
+
+
+def prices() -> str:
+    """What claiming and finishing one document costs with each guarantee, as a ratio to the episode's statements, as recorded."""
+    rows = [
+        [each.name, str(each.time), str(each.in_memory), f"{each.wal:,.0f}", f"{each.fsyncs:.2f}"]
+        for each in bench.recorded().prices
+    ]
+    return _table(
+        ["claim and finish", "time", "time, not waiting for the disk", "WAL bytes a document", "fsyncs"], rows
+    )
+
+
+def among() -> str:
+    """How much longer a claim takes among many pending documents, as recorded."""
+    few, many = PENDING
+    told = " and ".join(f"{each.ratio:.2f} times ({each.tenant} tenant)" for each in bench.recorded().among)
+    return f"A claim among {many:,} pending documents takes {told} as long as one among {few:,}."
+
+
+def glossary() -> str:
+    """Names in the database and what they mean: those that the reader meets in the scenarios of several lessons."""
+    lessons_with = Counter[str]()
+    for folder in paths.SQL.glob("[0-9][0-9]_*/"):
+        lessons_with.update({name for path in folder.glob("*.sql") for name in _names(path)})
+    with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
+        known = [row for row in csv.DictReader(file) if lessons_with[row["pt"]] >= LESSONS_WITH_A_NAME]
+    rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
+    return _table(["in the database", "English", "meaning"], rows)
+
+
+def _names(path: Path) -> list[str]:
+    """The words of a script that are not in its comments."""
+    return re.findall(r"\w+", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
+
+
+@contextmanager
+def _in(language: str) -> Iterator[None]:
+    before = os.environ.get("LAB_LANG")
+    os.environ["LAB_LANG"] = language
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["LAB_LANG"]
+        else:
+            os.environ["LAB_LANG"] = before
+
+
+def _strong_unless(good: str, cell: str) -> str:
+    return cell if cell == good else f"**{cell}**"
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

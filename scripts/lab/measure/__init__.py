@@ -1,0 +1,1 @@
+"""Measurements: throughput, what guarantees cost, buffers."""

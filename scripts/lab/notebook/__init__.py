@@ -1,0 +1,3 @@
+"""What a notebook calls: `import lab.notebook as nb`."""
+
+from lab.notebook.api import *  # noqa: F403

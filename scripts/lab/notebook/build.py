@@ -1,0 +1,120 @@
+"""Make the notebooks from their texts, notebooks/py/*.py, and run them; draw the README's picture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import jupytext  # type: ignore[import-untyped]
+import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from lab.base import paths
+from lab.notebook.variants import play_working
+from lab.scenario.library import find_scenario
+from lab.scenario.timeline import timeline
+from lab.server.target import open_target
+
+NOTEBOOKS = paths.ROOT / "notebooks"
+PICTURE = NOTEBOOKS / "images" / "02_for_update_waits.png"
+PICTURE_DOTS = 200  # an inch: twice the width of a page, for sharp screens
+CELL_SECONDS = 60
+# What a notebook says about itself: nothing of the machine it was run on.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def texts() -> list[Path]:
+    """The notebooks' texts, in the order of their numbers."""
+    return sorted((NOTEBOOKS / "py").glob("[0-9][0-9]_*.py"))
+
+
+def notebook_of(text: Path) -> Path:
+    """Where the notebook of a text lies."""
+    return NOTEBOOKS / f"{text.stem}.ipynb"
+
+
+def read(text: Path) -> NotebookNode:
+    """The notebook that a text describes, without outputs."""
+    notebook: NotebookNode = jupytext.read(text)
+    notebook.metadata = _metadata()
+    for number, cell in enumerate(notebook.cells, start=1):
+        cell.id = f"cell-{number:02}"  # by itself it would be random, and new every time
+    return notebook
+
+
+async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
+    """Run notebooks from top to bottom, so many at a time, each in a new kernel of this Python; their outputs are put in.
+
+    Raises nbclient.exceptions.CellExecutionError if a cell fails.
+    """
+    turn = asyncio.Semaphore(at_once)
+
+    async def one(notebook: NotebookNode) -> None:
+        async with turn:
+            # No folders of kernels: a kernel called python3 that somebody installed is not this Python.
+            kernels = KernelSpecManager(kernel_dirs=[])
+            manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=kernels)
+            client = NotebookClient(
+                notebook,
+                km=manager,
+                timeout=CELL_SECONDS,
+                record_timing=False,
+                extra_arguments=["--log-level=ERROR"],  # it would warn that it listens on this machine
+            )
+            environment = os.environ | {"PYTHONPATH": str(paths.ROOT / "scripts")}
+            # A kernel whose manager it was given would be left running.
+            await client.async_execute(cleanup_kc=True, env=environment, cwd=str(NOTEBOOKS))
+            notebook.metadata = _metadata()  # the kernel has added its own
+
+    await asyncio.gather(*map(one, notebooks))
+
+
+def _metadata() -> NotebookNode:
+    return NotebookNode(METADATA)  # type: ignore[no-untyped-call]
+
+
+def draw() -> None:
+    """Draw the README's picture from two plays: waiting above, passing below."""
+    with open_target().database("picture") as conninfo:
+        waits = play_working(find_scenario("02_lock_timeout"), conninfo, {})
+        passes = play_working(find_scenario("03_passes"), conninfo, {"b_ends": 1.0, "a_ends": 2.0})
+    figure = timeline(
+        waits,
+        passes,
+        titles=(
+            "FOR UPDATE: B waits for document 1, and gets none of the other three",
+            "FOR UPDATE SKIP LOCKED: B takes the next one at once",
+        ),
+        note="As observed on a real server. Below, A and B work 2 s and 1 s on their documents (simulated) before they commit.",
+    )
+    PICTURE.parent.mkdir(exist_ok=True)
+    figure.savefig(PICTURE, dpi=PICTURE_DOTS, metadata={"Software": None})
+
+
+def main() -> None:
+    """Make the notebooks whose numbers are given (all, and the picture, without any)."""
+    os.environ.pop("LAB_LANG", None)  # both languages stand in the notebooks
+    wanted = sys.argv[1:]
+    chosen = [text for text in texts() if not wanted or text.name[:2] in wanted]
+    # On a server that was given, all would play in the one database that was given.
+    at_once = 1 if open_target().embedded is None else 2
+    made = [read(text) for text in chosen]
+    asyncio.run(execute(made, at_once))
+    for text, notebook in zip(chosen, made, strict=True):
+        nbformat.write(notebook, notebook_of(text))  # type: ignore[no-untyped-call]
+        print(notebook_of(text).relative_to(paths.ROOT))
+    if not wanted:
+        draw()
+        print(PICTURE.relative_to(paths.ROOT))
+
+
+if __name__ == "__main__":
+    main()

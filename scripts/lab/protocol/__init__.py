@@ -1,0 +1,1 @@
+"""The protocol around its SQL: loading, taking home, permissions, watching."""

@@ -1,0 +1,128 @@
+"""`lab top`: the queue as the view situacao tells it, and the failures by class, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from lab.base.errors import LabError
+from lab.base.language import Text, decimal, say
+from lab.server.session import SessionPins
+
+# The columns of situacao in the order in which they are shown: first where documents stand, then for how long, then what happened.
+STANDS = {
+    "aguardando": Text("waiting, due", "aguardando"),
+    "adiados": Text("waiting, put off", "adiados"),
+    "executando": Text("running", "executando"),
+    "orfaos": Text("orphaned", "órfãos"),
+    "pausados": Text("paused", "pausados"),
+    "em_conciliacao": Text("for people (reconciliation)", "em conciliação"),
+    "falhos": Text("dead (failed)", "mortos (falhou)"),
+    "concluidos": Text("finished", "concluídos"),
+}
+LASTS = {
+    "maior_espera": Text("oldest due one waits", "espera do mais antigo"),
+    "maior_atraso": Text("latest orphan is late by", "atraso do pior órfão"),
+    "maior_demora_para_iniciar": Text("longest from claim to start", "maior demora da reserva ao início"),
+}
+HAPPENED = {
+    "repetindo": Text("of those that wait: retrying", "dos que esperam: repetindo"),
+    "renovacoes": Text("renewals", "renovações"),
+    "recuperacoes": Text("take-overs", "recuperações de órfãos"),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The queue at a moment: the row of situacao by column, and (class, attempts that failed so, of them for good)."""
+
+    situation: dict[str, Any]
+    failures: tuple[tuple[str, int, int], ...]
+
+
+def read(connection: psycopg.Connection) -> Reading:
+    """Read the queue once.
+
+    Raises LabError if there is no queue, or one that has not grown to state 10.
+    """
+    try:
+        with connection.transaction():
+            situation = connection.cursor(row_factory=dict_row).execute("SELECT * FROM situacao").fetchone()
+            failures = connection.execute(
+                "SELECT categoria_erro, falhas, definitivas FROM falhas_por_categoria ORDER BY falhas DESC, categoria_erro"
+            ).fetchall()
+    except psycopg.errors.UndefinedTable:
+        raise LabError(
+            say(
+                "Here is no queue in state 10 to look at: psql -X -f sql/01_queue.sql, then the scripts 05 to 10.",
+                "Não existe fila no estado 10 neste banco: psql -X -f sql/01_queue.sql, depois os scripts 05 a 10.",
+            )
+        ) from None
+    assert situation is not None
+    return Reading(situation, tuple((category, failed, ended) for category, failed, ended in failures))
+
+
+def show(reading: Reading) -> Group:
+    """The reading as it is shown: where documents stand, for how long, what happened, and the failures by class."""
+    queue = Table(box=None, show_header=False, pad_edge=False)
+    queue.add_column()
+    queue.add_column(justify="right")
+    queue.add_column(style="dim")
+    for group in (STANDS, LASTS, HAPPENED):
+        for column, label in group.items():
+            queue.add_row(str(label), _shown(reading.situation[column]), column)
+        queue.add_section()
+    failures = Table(box=None, pad_edge=False)
+    failures.add_column(say("failures by class", "falhas por classe"))
+    failures.add_column(say("attempts", "tentativas"), justify="right")
+    failures.add_column(say("for good", "definitivas"), justify="right")
+    for category, failed, ended in reading.failures:
+        failures.add_row(category, str(failed), str(ended))
+    return Group(queue, failures if reading.failures else say("no failures", "nenhuma falha"))
+
+
+def watch(conninfo: str, console: Console, every: float, times: int | None = None) -> None:
+    """Show the queue every so many seconds, until ^C or so many times; away from a terminal each reading is printed.
+
+    Raises LabError as `read` does.
+    """
+    with SessionPins().psycopg_connection(conninfo, "lab/top") as connection, suppress(KeyboardInterrupt):
+        if not console.is_terminal:
+            for _ in _paced(every, times or 1):
+                console.print(show(read(connection)), highlight=False)
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            for _ in _paced(every, times):
+                live.update(show(read(connection)), refresh=True)
+
+
+def _paced(every: float, times: int | None) -> Iterator[int]:
+    for number in count() if times is None else range(times):
+        if number:
+            time.sleep(every)
+        yield number
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if not isinstance(value, timedelta):
+        return str(value)
+    seconds = value.total_seconds()
+    if seconds < 120:
+        return f"{decimal(seconds, 1)} s"
+    for unit, length in ((say("days", "dias"), 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{decimal(seconds / length, 1)} {unit}"
+    return f"{decimal(seconds / 60, 1)} min"

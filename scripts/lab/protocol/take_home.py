@@ -1,0 +1,258 @@
+"""The protocol to take home: one file that installs it in any database, made from the numbered scripts of sql/."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.protocol.objects import Objects, after_all_scripts, statements
+from lab.server.session import SCHEMA
+
+# Where it is installed, by the language of the names, unless another name is given.
+SCHEMAS = {"pt": "fila", "en": "queue"}
+# Two comments tell later what was made here: one on a schema that was not there before, and one on an object that every
+# installation has and that nobody describes.
+MADE_HERE = "made for the document queue"
+MARKED = "token_reserva_seq"
+MARK = "document queue, structure "
+ROLES = paths.SQL / "roles.sql"
+ALERTS = paths.SQL / "alerts.sql"
+
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+TOKEN = re.compile(r"\b([pv]_)?([A-Za-z]\w*)\b")
+
+
+def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -> str:
+    """The file that installs the protocol.
+
+    Parameters: names, "pt" or "en", the language of the names in the database; schema_name, where it is installed; roles, which
+    of the server's roles are to be worker, reader, operator and application.
+    Raises LabError for a schema's name that is not plain or is the lab's own, and for a script of sql/ that holds a statement
+    this module does not know.
+    """
+    if not NAME.fullmatch(schema_name) or schema_name.startswith("pg_") or schema_name == SCHEMA:
+        raise LabError(
+            say(
+                f"{schema_name} cannot be the schema: it must be a plain lower-case name (a to z, 0 to 9 and _), not begin with pg_,"
+                " and not be the lab's own.",
+                f"{schema_name} não serve de esquema: precisa ser um nome simples em minúsculas (a a z, 0 a 9 e _), não começar por"
+                " pg_ e não ser o do laboratório.",
+            )
+        )
+    # A name of the reader's may be a reserved word.
+    written = schema_name if schema_name in SCHEMAS.values() else _quoted(schema_name)
+
+    def own(text: str) -> str:
+        return _translated(re.sub(r" \(lesson \d\d\)", "", text), names).replace(SCHEMA, written)
+
+    objects = after_all_scripts()
+    parts = [
+        own(_header(names)),
+        "BEGIN;\n\nSET LOCAL client_min_messages = warning;",
+        *map(own, [_guard(objects), *_create(objects), *_comments(objects), _closed(objects)]),
+        # What the roles are called is theirs: nothing in it is translated.
+        *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
+        "COMMIT;",
+        own(_set_apart("Alerts", "--?", _alerts())),
+        own(_set_apart("Uninstall", "---", _uninstall(objects))),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def mark() -> str:
+    """The comment by which an installation of this protocol is known again: the same as long as its tables and signatures are."""
+    return _mark(after_all_scripts())
+
+
+def section(text: str, mark: str) -> str:
+    """A section set apart at the end of the file, as it is run: the one whose lines begin with this mark, --? or ---."""
+    return "".join(f"{line[4:]}\n" for line in text.splitlines() if line.startswith(f"{mark} "))
+
+
+def glossary() -> dict[str, str]:
+    """The names in the database, Portuguese to English."""
+    with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
+        return {row["pt"]: row["en"] for row in csv.DictReader(file)}
+
+
+def _mark(objects: Objects) -> str:
+    """Names all that a second run of the file leaves as it is: tables, indexes, types, what functions are given and give back."""
+    kept = [f"{name} {table.definition()}" for name, table in objects.tables.items()]
+    kept += [re.split(r"\bLANGUAGE\b", text)[0] for (kind, _), text in objects.others.items() if kind != "VIEW"]
+    plain = sorted(" ".join(re.sub(r"--[^\n]*", "", text).split()) for text in kept)
+    return MARK + hashlib.sha256("\n".join(plain).encode()).hexdigest()[:8]
+
+
+def _guard(objects: Objects) -> str:
+    return f"""\
+-- It installs into a schema of its own, an empty one, or over itself.
+DO $guard$
+DECLARE
+    v_mark TEXT := obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class');
+    v_stranger TEXT;
+BEGIN
+    IF v_mark = '{_mark(objects)}' THEN
+        RETURN;
+    END IF;
+    IF v_mark LIKE '{MARK}%' THEN
+        RAISE EXCEPTION 'the document queue in schema {SCHEMA} has another structure than this file makes; it was left untouched'
+            USING HINT = 'Install this one in another schema; once the old one has run empty, uninstall it with its own file.';
+    END IF;
+    IF to_regnamespace('{SCHEMA}') IS NULL THEN
+        CREATE SCHEMA {SCHEMA};
+        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
+        RETURN;
+    END IF;
+    SELECT pg_describe_object(classid, objid, objsubid) INTO v_stranger
+    FROM pg_depend
+    WHERE refclassid = 'pg_namespace'::REGCLASS AND refobjid = to_regnamespace('{SCHEMA}')
+    LIMIT 1;
+    IF v_stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'schema {SCHEMA} holds something else, % for one; it was left untouched', v_stranger
+            USING HINT = 'Make this file for another schema.';
+    END IF;
+END
+$guard$;"""
+
+
+def _create(objects: Objects) -> list[str]:
+    tables = [
+        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} (\n    " + ",\n    ".join(table.definition()) + "\n);"
+        for name, table in objects.tables.items()
+    ]
+    first = ("INDEX", "SEQUENCE")
+    made = [(kind, _repeatable(kind, name, text)) for (kind, name), text in objects.others.items()]
+    return [
+        *tables,
+        *(text for kind, text in made if kind in first),
+        *(text for kind, text in made if kind not in first),
+    ]
+
+
+def _repeatable(kind: str, name: str, statement: str) -> str:
+    """The statement so that it may be run once more and takes nothing from anybody: no grant on a view, no column of a type."""
+    if kind == "TYPE":
+        indented = statement.replace("\n", "\n        ")
+        return f"""\
+DO $type$
+BEGIN
+    IF to_regtype('{SCHEMA}.{name}') IS NULL THEN
+        {indented};
+    END IF;
+END
+$type$;"""
+    again = {"INDEX": r"CREATE INDEX IF NOT EXISTS ", "SEQUENCE": "CREATE SEQUENCE IF NOT EXISTS "}
+    plainly = rf"^CREATE (OR REPLACE )?{kind} (IF NOT EXISTS )?"
+    return re.sub(plainly, again.get(kind, f"CREATE OR REPLACE {kind} "), statement, count=1, flags=re.MULTILINE) + ";"
+
+
+def _comments(objects: Objects) -> list[str]:
+    marked = f"-- By this it is known again.\nCOMMENT ON SEQUENCE {SCHEMA}.{MARKED} IS '{_mark(objects)}';"
+    return [*(f"{comment};" for comment in objects.comments.values()), marked]
+
+
+def _closed(objects: Objects) -> str:
+    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
+    return (
+        "-- Functions are executable by everyone until that is revoked.\n"
+        f"REVOKE ALL ON FUNCTION\n    {functions}\nFROM public;"
+    )
+
+
+def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """What is granted, as the lab's own roles have it, and to which role."""
+    given = re.findall(
+        rf"(GRANT (?:EXECUTE|SELECT) ON\s[^;]*?)\s+TO {SCHEMA}_(\w+);", ROLES.read_text(encoding="utf-8")
+    )
+    for kind, chosen in roles.items():
+        for role in chosen:
+            yield f"GRANT USAGE ON SCHEMA {SCHEMA}", role
+            yield from ((" ".join(right.split()), role) for right, to in given if to == kind)
+
+
+def _alerts() -> str:
+    return "\n\n".join(
+        f"{comment}{statement};"
+        for comment, statement in statements(ALERTS.read_text(encoding="utf-8"))
+        if statement.startswith("SELECT")
+    )
+
+
+def _uninstall(objects: Objects) -> str:
+    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
+    lines = [
+        f"""\
+BEGIN;
+DO $guard$
+BEGIN
+    IF obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class') IS DISTINCT FROM '{_mark(objects)}' THEN
+        RAISE EXCEPTION 'what this file installs is not in schema {SCHEMA}; nothing was dropped';
+    END IF;
+END
+$guard$;""",
+        *(f"DROP VIEW IF EXISTS {SCHEMA}.{name};" for name in objects.of("VIEW")),
+        f"DROP FUNCTION IF EXISTS\n    {functions};",
+        *(f"DROP TYPE IF EXISTS {SCHEMA}.{name};" for name in objects.of("TYPE")),
+        *(f"DROP TABLE IF EXISTS {SCHEMA}.{name};" for name in objects.tables),
+        *(f"DROP SEQUENCE IF EXISTS {SCHEMA}.{name};" for name in objects.of("SEQUENCE")),
+        f"""\
+DO $schema$
+BEGIN
+    IF obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace') IS DISTINCT FROM '{MADE_HERE}' THEN
+        RAISE NOTICE 'schema {SCHEMA} stays, with all rights on it: it was here before';
+    ELSE
+        DROP SCHEMA {SCHEMA};
+    END IF;
+EXCEPTION WHEN dependent_objects_still_exist THEN
+    RAISE NOTICE 'schema {SCHEMA} stays, with all rights on it: it holds something else';
+END
+$schema$;
+COMMIT;""",
+    ]
+    return "\n".join(lines)
+
+
+def _set_apart(title: str, mark: str, text: str) -> str:
+    """A section that the installation passes over: comments, from which one command makes statements again."""
+    lines = [f"{mark} {line}".rstrip() for line in text.splitlines()]
+    return "\n".join([f"-- {title}: sed -n 's/^{mark} //p' protocol.sql | psql -X -v ON_ERROR_STOP=1", *lines])
+
+
+def _header(names: str) -> str:
+    return f"""\
+-- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
+-- Names: {names}. Schema: {SCHEMA}. Whoever installs it owns it; it takes CREATE on the database, or an empty schema of that name.
+--
+-- Claims must be committed synchronously (synchronous_commit on, as it is unless somebody turned it off for the server, a database
+-- or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes for the present one.
+--
+-- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
+--            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
+-- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that all is well
+-- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
+--
+-- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
+-- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Somebody calls recuperar from time to
+-- time. COMMENTs say the rest."""
+
+
+def _translated(text: str, names: str) -> str:
+    if names == "pt":
+        return text
+    known = glossary()
+
+    def english(found: re.Match[str]) -> str:
+        prefix, name = found[1] or "", found[2]
+        return known.get(found[0]) or prefix + known.get(name, name)
+
+    # The schema's name is not the glossary's here, but the reader's.
+    return TOKEN.sub(lambda found: found[0] if found[0] == SCHEMA else english(found), text)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

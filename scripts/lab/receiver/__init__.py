@@ -1,0 +1,1 @@
+"""The world outside: an HTTP receiver with a ledger of its own."""

@@ -1,0 +1,1 @@
+"""Scenarios of several sessions: read, played, compared, referred, drawn."""

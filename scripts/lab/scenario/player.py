@@ -1,0 +1,365 @@
+"""Play a scenario on a real server: one connection a session, launched in the order of the file.
+
+A step is either finished or seen waiting. Waiting is seen by a monitor connection through `pg_blocking_pids`; it is never
+concluded from time that has passed. The way of looking is isolationtester's (PostgreSQL, src/test/isolation): wait for input
+for 10 ms, else ask whether the session is blocked, and read the input once more after a yes, so that the notices a session
+sent before it began to wait stand before the wait.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+import psycopg
+from psycopg import pq
+
+from lab.base.errors import PlayError
+from lab.scenario.grammar import Ends, Scenario, Step
+from lab.scenario.result import Event, Notice, Play, StepRun
+from lab.server.session import SessionPins, connect
+
+POLL_SECONDS = 0.01
+LIMIT_SECONDS = 20.0  # a step that neither ends nor waits by then has failed
+
+COPYING = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
+
+
+def play(
+    scenario: Scenario,
+    conninfo: str,
+    *,
+    pins: SessionPins | None = None,
+    limit: float = LIMIT_SECONDS,
+    before: Callable[[Play, Step], None] | None = None,
+    seen: Callable[[Play, Event], None] | None = None,
+) -> Play:
+    """Play a scenario in the database `conninfo`, whose state must have been built.
+
+    `pins` are the settings every session starts with; `limit` is the number of seconds after which a step that neither ends
+    nor waits is given up; `before` is called before each launch, `seen` after each event.
+
+    Returns the play, also when it failed (`failure` says why); then every session was cancelled and closed, and the
+    teardown was run. Raises ServerError if the server cannot be reached.
+    """
+    played = Play(scenario)
+    pins = pins or SessionPins()
+    # Closed by the player, in whatever state ^C left it: a `with` of its own would first roll back, which may fail.
+    with closing(pins.psycopg_connection(conninfo, "lab/monitor")) as monitor:
+        player = _Player(played, conninfo, pins, monitor, limit, before, seen)
+        try:
+            player.open()
+            player.run()
+        except PlayError as error:
+            played.failure = str(error)
+        except psycopg.Error as error:
+            if not monitor.closed:  # a caller's own
+                raise
+            played.failure = (
+                f"{scenario.path.name}: the monitor lost its connection to the server ({str(error).strip()})."
+            )
+        finally:
+            player.close()
+    return played
+
+
+class _Session:
+    """A connection, and the run that is under way on it."""
+
+    def __init__(self, name: str, connection: pq.abc.PGconn) -> None:
+        self.name = name
+        self.pgconn = connection
+        self.pid = connection.backend_pid
+        self.run: StepRun | None = None
+        self.results: list[pq.abc.PGresult] = []
+
+    def busy(self) -> bool:
+        """Whether the statement is still under way, after reading what has arrived."""
+        try:
+            self.pgconn.consume_input()
+        except psycopg.OperationalError:
+            # The server's last words may have come before the connection's end.
+            self.results += iter(self.pgconn.get_result, None)
+            return False
+        while not self.pgconn.is_busy():
+            result = self.pgconn.get_result()
+            if result is None:
+                return False
+            self.results.append(result)
+            if result.status in COPYING:  # libpq would give this result again and again
+                return False
+        return True
+
+    def alive(self) -> bool:
+        """Whether the connection still stands, after reading what has arrived."""
+        with suppress(psycopg.OperationalError):
+            self.pgconn.consume_input()
+        return self.pgconn.status == pq.ConnStatus.OK
+
+    def cancel(self) -> None:
+        if self.run is not None and self.pgconn.status == pq.ConnStatus.OK:
+            # If the server is gone, there is nothing to cancel, and the other sessions are still to be closed.
+            with suppress(psycopg.OperationalError):
+                self.pgconn.get_cancel().cancel()
+
+
+class _Player:
+    def __init__(
+        self,
+        played: Play,
+        conninfo: str,
+        pins: SessionPins,
+        monitor: psycopg.Connection,
+        limit: float,
+        before: Callable[[Play, Step], None] | None,
+        seen: Callable[[Play, Event], None] | None,
+    ) -> None:
+        self.play = played
+        self.scenario = played.scenario
+        self.conninfo = conninfo
+        self.pins = pins
+        self.monitor = monitor
+        self.limit = limit
+        self.before = before
+        self.seen = seen
+        self.sessions: dict[str, _Session] = {}
+        self.started = time.monotonic()
+
+    # -- opening and closing
+
+    def open(self) -> None:
+        self.execute("setup", self.scenario.setup)
+        for name in self.scenario.sessions:
+            self.sessions[name] = self.open_session(name)
+        self.started = time.monotonic()
+
+    def open_session(self, name: str) -> _Session:
+        session = _Session(name, connect(self.conninfo, self.pins.options(), f"lab/{name}"))
+        session.pgconn.notice_handler = lambda notice: self.notice(name, notice)
+        return session
+
+    def close(self) -> None:
+        self.play.seconds = time.monotonic() - self.started
+        # All are cancelled before any is waited for: one may hold what another waits for.
+        for session in self.sessions.values():
+            session.cancel()
+        for session in self.sessions.values():
+            session.pgconn.finish()
+        if self.monitor.closed:
+            return
+        if self.monitor.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            # ^C came while it was asking: it takes no further question.
+            self.monitor.close()
+            self.monitor = self.pins.psycopg_connection(self.conninfo, "lab/monitor")
+        try:
+            self.await_backends()
+            self.execute("teardown", self.scenario.teardown)
+        except PlayError as error:
+            self.play.failure = self.play.failure or str(error)
+        finally:
+            self.monitor.close()
+
+    def await_backends(self) -> None:
+        """Wait until the sessions' backends have ended: the next scenario must not meet their locks."""
+        pids = [session.pid for session in self.sessions.values()]
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while self.monitor.execute("SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)", [pids]).fetchone():
+            if time.monotonic() > deadline:
+                raise PlayError(f"{self.scenario.path.name}: a session did not end within {LIMIT_SECONDS:g} s.")
+            time.sleep(POLL_SECONDS / 5)
+
+    def execute(self, part: str, statements: tuple[str, ...]) -> None:
+        for statement in statements:
+            try:
+                self.monitor.execute(statement.encode())
+            except psycopg.Error as error:
+                if self.monitor.closed:
+                    raise
+                why = f"{error.sqlstate} ({error.diag.message_primary})"
+                raise PlayError(f"{self.scenario.path.name}: the {part} failed with {why} in: {statement}") from error
+
+    # -- playing
+
+    def run(self) -> None:
+        actions = self.scenario.actions
+        for index, action in enumerate(actions):
+            if isinstance(action, Step):
+                if self.before:
+                    self.before(self.play, action)
+                self.launch(action)
+            else:
+                self.await_end(action)
+            if not (index + 1 < len(actions) and isinstance(actions[index + 1], Ends)):
+                self.nothing_ended_early(action)
+
+    def launch(self, step: Step) -> None:
+        session = self.sessions[step.session]
+        run = StepRun(step, time.monotonic() - self.started)
+        self.play.runs[step.name] = session.run = run
+        session.results.clear()
+        try:
+            # The extended protocol: the server itself refuses a second statement in the string.
+            session.pgconn.send_query_params(step.sql.encode(), None)
+        except psycopg.Error as error:
+            raise self.died(run) from error
+        deadline = time.monotonic() + self.limit
+        while self.under_way(session, POLL_SECONDS):
+            blockers = self.blockers(session)
+            # Read once more after the positive check: what was sent before the wait must be seen before it.
+            if blockers and self.under_way(session, 0):
+                self.began_to_wait(run, blockers)
+                return
+            if time.monotonic() > deadline:
+                raise self.failure(
+                    step, f"neither ended nor waited for another session within {self.limit:g} s, so it was cancelled"
+                )
+        self.finish(session, run)
+        if step.blocks:
+            how = f"failed with {run.sqlstate}" if run.sqlstate else f"ended at once ({run.command})"
+            raise self.failure(
+                step, f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up"
+            )
+        self.check_error(run, step.errors)
+        self.report(Event("done", run))
+
+    def began_to_wait(self, run: StepRun, blockers: tuple[str, ...]) -> None:
+        run.waited_for = blockers
+        run.waiting_since = time.monotonic() - self.started
+        step = run.step
+        names = " and ".join(blockers)
+        if step.blocks is None:
+            raise self.failure(
+                step, f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)"
+            )
+        if step.blocks not in blockers:
+            raise self.failure(step, f"waits for {names}, not for {step.blocks} as announced")
+        self.report(Event("waiting", run))
+
+    def await_end(self, ends: Ends) -> None:
+        run = self.play.runs[ends.step]
+        session = self.sessions[run.step.session]
+        deadline = time.monotonic() + self.limit
+        while self.under_way(session, POLL_SECONDS):
+            if time.monotonic() > deadline:
+                raise self.failure(
+                    run.step,
+                    f"still waits for {' and '.join(self.blockers(session)) or 'nobody'} where `@ends {ends.step}` "
+                    f"says that it is over (given up after {self.limit:g} s)",
+                )
+        self.finish(session, run)
+        self.check_error(run, ends.errors)
+        self.report(Event("completed", run))
+
+    def nothing_ended_early(self, action: Step | Ends) -> None:
+        """A wait that is over where no `ends` stands would be reported now or later, as chance has it."""
+        after = action.name if isinstance(action, Step) else action.step
+        deadline = time.monotonic() + self.limit
+        for session in self.sessions.values():
+            run = session.run
+            # One that nobody holds up any longer is about to end, or to wait again further on.
+            while run is not None and not self.blockers(session):
+                if not self.under_way(session, POLL_SECONDS):
+                    self.finish(session, run)
+                    if gone := [other.name for other in self.sessions.values() if not other.alive()]:
+                        why = (
+                            f"ended its wait after {after}, because session {gone[0]} lost its connection to the server"
+                        )
+                    else:
+                        why = f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
+                    raise self.failure(run.step, why)
+                if time.monotonic() > deadline:
+                    raise self.failure(
+                        run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either"
+                    )
+
+    def finish(self, session: _Session, run: StepRun) -> None:
+        run.ended = time.monotonic() - self.started
+        session.run = None
+        result = session.results[0]  # the extended protocol gives one; a second tells only that the connection is lost
+        if result.status in COPYING:
+            raise self.failure(
+                run.step, "is a COPY, which wants data from the client or sends it some; a step cannot do that"
+            )
+        if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
+            run.outcome = "done"
+            run.command = (result.command_status or b"").decode()
+            if result.status == pq.ExecStatus.TUPLES_OK:
+                run.columns = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
+                run.rows = tuple(
+                    tuple(
+                        None if (value := result.get_value(row, column)) is None else value.decode()
+                        for column in range(result.nfields)
+                    )
+                    for row in range(result.ntuples)
+                )
+            return
+        run.outcome = "error"
+        run.sqlstate = _diagnosis(result, pq.DiagnosticField.SQLSTATE) or "08006"
+        run.severity = _diagnosis(result, pq.DiagnosticField.SEVERITY_NONLOCALIZED)
+        run.message = _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message().strip()
+        run.raised_by_us = _diagnosis(result, pq.DiagnosticField.SOURCE_FUNCTION) == "exec_stmt_raise"
+        if session.pgconn.status != pq.ConnStatus.OK:
+            raise self.died(run)
+
+    # -- looking
+
+    def under_way(self, session: _Session, seconds: float) -> bool:
+        """Whether the session's statement is under way, after waiting for input up to so many seconds."""
+        if session.busy():
+            select.select([session.pgconn.socket], [], [], seconds)
+            return session.busy()
+        return False
+
+    def blockers(self, session: _Session) -> tuple[str, ...]:
+        """The scenario's own sessions that hold up this one."""
+        row = self.monitor.execute("SELECT pg_blocking_pids(%s)", [session.pid]).fetchone()
+        pids = row[0] if row else []
+        return tuple(other.name for other in self.sessions.values() if other.pid in pids)
+
+    def notice(self, session: str, result: pq.abc.PGresult) -> None:
+        notice = Notice(
+            session,
+            _diagnosis(result, pq.DiagnosticField.SEVERITY_NONLOCALIZED) or "",
+            _diagnosis(result, pq.DiagnosticField.SQLSTATE) or "",
+            _diagnosis(result, pq.DiagnosticField.MESSAGE_PRIMARY) or "",
+            _diagnosis(result, pq.DiagnosticField.SOURCE_FUNCTION) == "exec_stmt_raise",
+        )
+        self.report(Event("notice", notice=notice))
+
+    # -- judging
+
+    def check_error(self, run: StepRun, announced: str | None) -> None:
+        if run.sqlstate == announced:
+            return
+        if announced is None:
+            raise self.failure(
+                run.step, f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce"
+            )
+        how = (
+            f"failed with {run.sqlstate} ({run.message})" if run.sqlstate else f"ended without an error ({run.command})"
+        )
+        raise self.failure(run.step, f"was to fail with {announced}, but it {how}")
+
+    def failure(self, step: Step, why: str) -> PlayError:
+        return PlayError(
+            f"{self.scenario.path.name}, line {step.line}: step {step.name} of session {step.session} {why}."
+        )
+
+    def died(self, run: StepRun) -> PlayError:
+        run.ended = run.ended if run.ended is not None else time.monotonic() - self.started
+        run.outcome = "error"
+        run.sqlstate = run.sqlstate or "08006"
+        why = f"{run.sqlstate}: {run.message}" if run.message else run.sqlstate
+        return self.failure(run.step, f"lost its connection to the server ({why})")
+
+    def report(self, event: Event) -> None:
+        self.play.events.append(event)
+        if self.seen:
+            self.seen(self.play, event)
+
+
+def _diagnosis(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str | None:
+    value = result.error_field(field)
+    return value.decode(errors="replace") if value is not None else None

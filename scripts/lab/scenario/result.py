@@ -1,0 +1,86 @@
+"""What was seen when a scenario was played: data only, made by the player, read by everyone else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lab.base.errors import PlayError
+from lab.scenario.grammar import Scenario, Step
+
+Outcome = Literal["done", "error", "waiting"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A notice that a session received."""
+
+    session: str
+    severity: str
+    sqlstate: str
+    message: str
+    raised_by_us: bool
+
+
+@dataclass
+class StepRun:
+    """How one step went. Times are seconds since the play began; `rows` holds text as the server sent it."""
+
+    step: Step
+    started: float
+    outcome: Outcome = "waiting"
+    ended: float | None = None
+    waited_for: tuple[str, ...] = ()
+    waiting_since: float | None = None
+    command: str = ""
+    columns: tuple[str, ...] | None = None
+    rows: tuple[tuple[str | None, ...], ...] = ()
+    sqlstate: str | None = None
+    severity: str | None = None
+    message: str | None = None
+    raised_by_us: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from launch to end (so far, if it has not ended: 0)."""
+        return 0.0 if self.ended is None else self.ended - self.started
+
+    @property
+    def wait_ms(self) -> float | None:
+        """Milliseconds from launch to end of a step that was seen waiting; None for any other."""
+        return round(self.seconds * 1000, 1) if self.waited_for and self.ended is not None else None
+
+    @property
+    def value(self) -> str | None:
+        """The first column of the first row; None if no row came."""
+        return self.rows[0][0] if self.rows else None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something seen: a step that ended at once, began to wait, or ended after its wait; or a notice."""
+
+    kind: Literal["done", "waiting", "completed", "notice"]
+    run: StepRun | None = None
+    notice: Notice | None = None
+
+
+@dataclass
+class Play:
+    """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did.
+
+    `paced` is whether pauses were made between its statements.
+    """
+
+    scenario: Scenario
+    events: list[Event] = field(default_factory=list)
+    runs: dict[str, StepRun] = field(default_factory=dict)
+    failure: str | None = None
+    seconds: float = 0.0
+    paced: bool = False
+
+    def __getitem__(self, step: str) -> StepRun:
+        """The run of the step of that name; PlayError if it was not reached."""
+        if step not in self.runs:
+            raise PlayError(f"{self.scenario.name}: step {step} was not reached. {self.failure or ''}".strip())
+        return self.runs[step]

@@ -1,0 +1,65 @@
+"""psql as the lab runs it: numbered scripts in one process, the connection in its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from psycopg import OperationalError, pq
+
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.server.binaries import find_psql
+
+
+def run_scripts(conninfo: str, *scripts: Path) -> str:
+    """Run scripts with `psql -X -f`, in one process; returns what it printed.
+
+    Raises LabError with psql's own message if one fails.
+    """
+    files = [argument for script in scripts for argument in ("-f", str(script))]
+    done = subprocess.run(
+        [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
+        env=os.environ | libpq_environment(conninfo) | {"PGAPPNAME": "lab/psql", "PGCLIENTENCODING": "UTF8"},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LabError(_readable(done.stderr))
+    return done.stdout
+
+
+def libpq_environment(conninfo: str) -> dict[str, str]:
+    """The connection string as libpq's environment variables, so that no password stands in a process list.
+
+    Raises LabError for a keyword that libpq reads from no variable.
+    """
+    try:
+        options = pq.Conninfo.parse(conninfo.encode())
+    except OperationalError as error:
+        raise LabError(
+            say(f"This connection string cannot be read: {error}", f"Não dá para ler esta string de conexão: {error}")
+        ) from error
+    environment = {}
+    for option in options:
+        if option.val is None:
+            continue
+        if option.envvar is None:
+            keyword = option.keyword.decode()
+            raise LabError(
+                say(
+                    f"The connection keyword {keyword} cannot be handed to psql; leave it out.",
+                    f"Não dá para passar o parâmetro de conexão {keyword} ao psql; retire-o.",
+                )
+            )
+        environment[option.envvar.decode()] = option.val.decode()
+    return environment
+
+
+def _readable(stderr: str) -> str:
+    """psql's message without its file and line prefix, which speaks of our script rather than of the reader's problem."""
+    return "\n".join(re.sub(r"^psql:.*?:\d+: ", "", line) for line in stderr.strip().splitlines())

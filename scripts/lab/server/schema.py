@@ -1,0 +1,57 @@
+"""Build the queue in the state that a lesson starts from, by running the numbered scripts with psql."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.server.psql import run_scripts
+from lab.server.session import SCHEMA, SessionPins
+
+FIRST_UPGRADE = 5  # scripts 02 to 04 are steps to watch; from 05 on each one changes the schema
+
+
+def numbered_scripts() -> list[Path]:
+    """The numbered scripts of sql/, in order."""
+    return sorted(path for path in paths.SQL.glob("[0-9][0-9]_*.sql") if path.is_file())
+
+
+def scripts_for(state: int) -> list[Path]:
+    """The scripts that make the state of that number: script 01, every upgrade up to it, and then the lab's own clock."""
+    upgrades = [script for script in numbered_scripts() if FIRST_UPGRADE <= int(script.name[:2]) <= state]
+    return [numbered_scripts()[0], *upgrades, *([paths.SQL / "lab_clock.sql"] if upgrades else [])]
+
+
+def build(conninfo: str, state: int) -> None:
+    """Drop the lab's schema in this database and rebuild it in the given state.
+
+    Raises LabError with what psql said if a script refuses or fails; then nothing was changed by that script.
+    """
+    run_scripts(conninfo, *scripts_for(state))
+
+
+def state(conninfo: str) -> int | None:
+    """The number of the state that the lab's schema of this database is in; None if there is no such schema.
+
+    Raises LabError if the schema is not the lab's, ServerError if the server cannot be reached.
+    """
+    with SessionPins().psycopg_connection(conninfo, "lab/schema") as connection:
+        row = connection.execute(
+            "SELECT to_regnamespace(%(name)s) IS NOT NULL, obj_description(to_regnamespace(%(name)s), 'pg_namespace')",
+            {"name": SCHEMA},
+        ).fetchone()
+    assert row
+    there, mark = row
+    if not there:
+        return None
+    if found := re.fullmatch(r"queue lab, state (\d\d)", mark or ""):
+        return int(found[1])
+    raise LabError(
+        say(
+            f"The schema {SCHEMA} of this database was not made by the lab; it was left untouched. Rename it, or name another database.",
+            f"O esquema {SCHEMA} deste banco não foi feito pelo laboratório e ficou intacto. Renomeie-o ou indique outro banco.",
+        )
+    )

@@ -1,0 +1,110 @@
+"""How a session of the lab is opened: the settings it is pinned to, so that it behaves alike on every server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import conninfo as libpq_conninfo
+from psycopg import pq
+
+from lab.base.errors import ServerError
+from lab.base.language import say
+
+SCHEMA = "sql_semana_12"
+
+
+@dataclass(frozen=True)
+class SessionPins:
+    """The settings every session starts with.
+
+    `statement_timeout` and `lock_timeout` are in PostgreSQL's notation ("60s", "0" for none); `english` asks for the server's
+    own English messages, which only a superuser may.
+    """
+
+    statement_timeout: str = "60s"
+    lock_timeout: str = "0"
+    english: bool = False
+
+    def settings(self) -> dict[str, str]:
+        """The settings by name, in the order in which they are given."""
+        settings = {
+            "search_path": SCHEMA,
+            "TimeZone": "UTC",
+            "DateStyle": "ISO,YMD",
+            "IntervalStyle": "postgres",
+            "client_encoding": "UTF8",
+            "client_min_messages": "notice",
+            "xmloption": "content",
+            "default_transaction_isolation": "read committed",
+            "default_transaction_read_only": "off",
+            "lock_timeout": self.lock_timeout,
+            "statement_timeout": self.statement_timeout,
+            "idle_in_transaction_session_timeout": "0",
+            "idle_session_timeout": "0",
+        }
+        if self.english:
+            settings["lc_messages"] = "C"
+        return settings
+
+    def options(self) -> str:
+        """The settings as libpq's `options` (and PGOPTIONS) want them."""
+        return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in self.settings().items())
+
+    def psycopg_connection(self, conninfo: str, name: str) -> psycopg.Connection:
+        """A pinned psycopg connection in autocommit, called `name` in pg_stat_activity.
+
+        Raises ServerError if the server cannot be reached.
+        """
+        try:
+            return self.open(conninfo, name)
+        except psycopg.OperationalError as error:
+            raise _unreachable(error) from error
+
+    def open(self, conninfo: str, name: str) -> psycopg.Connection:
+        """As `psycopg_connection`, for whoever waits for a server: raises psycopg.OperationalError if it cannot be reached."""
+        connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
+        _pin(connection.pgconn)
+        return connection
+
+
+def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
+    """A raw libpq connection with these options, called `name` in pg_stat_activity.
+
+    Raises ServerError if the server cannot be reached.
+    """
+    pgconn = pq.PGconn.connect(_with_options(conninfo, options, name).encode())
+    if pgconn.status != pq.ConnStatus.OK:
+        raise _unreachable(pgconn.error_message.decode(errors="replace"))
+    _pin(pgconn)
+    return pgconn
+
+
+def _pin(pgconn: pq.abc.PGconn) -> None:
+    """Pin what libpq takes from the environment and sends after the options, so that it would win over them."""
+    wanted = SessionPins().settings()
+    for variable, setting in (("PGDATESTYLE", "DateStyle"), ("PGTZ", "TimeZone")):
+        if variable in os.environ:
+            pgconn.exec_(f"SET {setting} = {wanted[setting]}".encode())
+
+
+def _with_options(conninfo: str, options: str, name: str) -> str:
+    theirs = libpq_conninfo.conninfo_to_dict(conninfo).get("options")
+    # The encoding stands by itself too: there it wins over PGCLIENTENCODING.
+    return libpq_conninfo.make_conninfo(
+        conninfo,
+        options=f"{theirs} {options}" if theirs else options,
+        application_name=name,
+        client_encoding="UTF8",
+    )
+
+
+def _unreachable(error: object) -> ServerError:
+    reason = str(error).strip()
+    return ServerError(
+        say(
+            f"A session could not connect: {reason}. `./lab doctor` says what is wrong.",
+            f"Uma sessão não conseguiu conectar: {reason}. `./lab doctor` diz o que está errado.",
+        )
+    )

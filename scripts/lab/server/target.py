@@ -1,0 +1,254 @@
+"""Which server the lab uses: one that the reader named, or the lab's own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import sql
+
+from lab.base.errors import LabError, NotRunning, ServerError
+from lab.base.language import say
+from lab.server import temp_databases
+from lab.server.binaries import NEWEST, OLDEST
+from lab.server.conninfo import NAMING_VARIABLES, Source, back_to_own, describe, named_by, readable
+from lab.server.embedded import EmbeddedServer, Started
+
+# What libpq says before the reason why a connection failed.
+PREAMBLE = re.compile(r"^(connection (failed|is bad): )?(connection to server .*? failed: )?")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The server in use, checked to be fit for the lab."""
+
+    source: Source
+    version: str  # "17.10"
+    version_num: int  # 170010
+    conninfo: str = field(repr=False)  # it may hold a password
+    superuser: bool
+    started: Started | None  # None for a given server
+    embedded: EmbeddedServer | None  # None for a given server
+
+    def headline(self) -> str:
+        """The first line printed: which server and database, never a password."""
+        name = f"PostgreSQL {self.version}{_newer_than_tried(self.version_num)}"
+        if self.started is None:
+            return f"{name}, {describe(self.conninfo)}"
+        state = say("already up", "já no ar")
+        if not self.started.was_running:
+            seconds = f"{self.started.seconds:.1f}"
+            state = say(f"up in {seconds} s", f"no ar em {seconds.replace('.', ',')} s")
+        own = say("private to this folder", "só desta pasta")
+        stop = say("stop", "parar")
+        return f"{name}, {own}, {state}        ({stop}: ./lab down)"
+
+    @contextmanager
+    def database(self, purpose: str = "run", template: str | None = None) -> Iterator[str]:
+        """The database for one run.
+
+        On the lab's own server it is a new one, a copy of the template (default: an empty one),
+        and is dropped at the end. On a given server it is the given database itself, kept from
+        other labs meanwhile, and no template is looked at.
+
+        Parameters: purpose, a word for the new database's name; template, a database's name.
+        Returns a conninfo.
+        Raises LabError if another lab is running in the given database, ServerError if no schema can be made in it.
+        """
+        if self.embedded:
+            with self.embedded.database(purpose, template or temp_databases.PLAIN) as conninfo:
+                yield conninfo
+            return
+        with _to_build_in(self.conninfo):
+            yield self.conninfo
+
+    @contextmanager
+    def playground(self) -> Iterator[str]:
+        """The database that one plays in by hand; on a given server kept from other labs meanwhile.
+
+        Returns a conninfo. Raises LabError if another lab is running in the given database, ServerError if no schema can be
+        made in it.
+        """
+        if self.embedded:
+            yield self.conninfo
+            return
+        with _to_build_in(self.conninfo):
+            yield self.conninfo
+
+
+def open_target(start: bool = True) -> Target:
+    """Find the server to use and check that it will do.
+
+    LAB_DSN wins; then PGHOST and its like, unless they lead to the lab's own server; otherwise it
+    is the lab's own. Parameter: start, whether to start the lab's own server if it is not running.
+    Raises NotRunning if it is not and was not to be started, ServerError if the server cannot be reached or used.
+    """
+    if named := named_server():
+        return _given(*named)
+    return _embedded(EmbeddedServer(), start)
+
+
+def named_server() -> tuple[Source, str] | None:
+    """By what the reader named a server, and its conninfo; None if it is to be the lab's own. It is not tried.
+
+    Raises ServerError for a connection string that cannot be read.
+    """
+    for name in NAMING_VARIABLES:
+        if os.environ.get(name) == "":
+            del os.environ[name]  # empty is as good as not set, to us; libpq would look for a service without a name
+    if dsn := os.environ.get("LAB_DSN"):
+        return "dsn", readable("dsn", dsn)
+    if any(os.environ.get(name) for name in NAMING_VARIABLES) and not _leads_to(EmbeddedServer()):
+        return "environment", readable("environment", "")
+    return None
+
+
+def check_version(version_num: int) -> None:
+    """Raise ServerError if a server of this version (such as 170010) is too old for the lab."""
+    if version_num // 10000 >= OLDEST:
+        return
+    old = f"PostgreSQL {version_num // 10000}"
+    raise ServerError(
+        say(
+            f"The server is {old}, and the lab needs {OLDEST} to {NEWEST}. Name another one, or"
+            f" use the lab's own: {back_to_own()}.",
+            f"O servidor é {old}, e o laboratório precisa de {OLDEST} a {NEWEST}. Indique outro ou"
+            f" use o do próprio laboratório: {back_to_own()}.",
+        )
+    )
+
+
+def _leads_to(server: EmbeddedServer) -> bool:
+    """Whether the variables are those that `lab env` prints."""
+    if os.environ.get("PGSERVICE") or os.environ.get("PGHOSTADDR"):
+        return False
+    return server.owns_socket(os.environ.get("PGHOST", ""))
+
+
+def _embedded(server: EmbeddedServer, start: bool) -> Target:
+    if not start and not server.running():
+        raise NotRunning(
+            say(
+                "The lab's own server is not running: `./lab up` starts it.",
+                "O servidor do laboratório não está no ar: `./lab up` o inicia.",
+            )
+        )
+    started = server.up()
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        return _checked("embedded", server.conninfo(), connection, started, server)
+
+
+def _given(source: Source, conninfo: str) -> Target:
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True)
+    except (psycopg.Error, UnicodeError) as error:  # UnicodeError: a host that is no name
+        reason = PREAMBLE.sub("", str(error).strip().splitlines()[0])
+        raise ServerError(
+            say(
+                f"The lab cannot get into the server you named ({describe(conninfo)}): {reason}."
+                f" Check {named_by(source)}, or use the lab's own: {back_to_own()}.",
+                f"O laboratório não consegue entrar no servidor indicado ({describe(conninfo)}):"
+                f" {reason}. Confira {named_by(source)} ou use o servidor do próprio laboratório:"
+                f" {back_to_own()}.",
+            )
+        ) from None
+    with connection:
+        return _checked(source, conninfo, connection, None, None)
+
+
+def _checked(
+    source: Source,
+    conninfo: str,
+    connection: psycopg.Connection,
+    started: Started | None,
+    embedded: EmbeddedServer | None,
+) -> Target:
+    version_num = connection.info.server_version
+    check_version(version_num)
+    _check_libxml(connection)
+    return Target(
+        source,
+        (connection.info.parameter_status("server_version") or "?").split()[0],
+        version_num,
+        conninfo,
+        connection.info.parameter_status("is_superuser") == "on",
+        started,
+        embedded,
+    )
+
+
+def _check_libxml(connection: psycopg.Connection) -> None:
+    try:
+        connection.execute("SELECT xmlparse(DOCUMENT '<a/>')")
+    except psycopg.errors.FeatureNotSupported:
+        raise ServerError(
+            say(
+                "This server was built without libxml (--with-libxml), and the lab's documents are"
+                f" XML. Name another one, or use the lab's own: {back_to_own()}.",
+                "Este servidor foi compilado sem libxml (--with-libxml), e os documentos do"
+                " laboratório são XML. Indique outro ou use o do próprio laboratório:"
+                f" {back_to_own()}.",
+            )
+        ) from None
+
+
+def _check_writable(connection: psycopg.Connection) -> None:
+    row = connection.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'),"
+        " current_setting('transaction_read_only')::bool, current_database(), current_user"
+    ).fetchone()
+    assert row is not None
+    may_create, read_only, database, user = row
+    if read_only:
+        raise ServerError(
+            say(
+                f"Database {database} is read-only (a standby, or default_transaction_read_only),"
+                " and the lab makes a schema. Name a server that can be written to.",
+                f"O banco {database} é só de leitura (réplica ou default_transaction_read_only),"
+                " e o laboratório cria um esquema. Indique um servidor que aceite escrita.",
+            )
+        )
+    if not may_create:
+        grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {};")
+        text = grant.format(sql.Identifier(database), sql.Identifier(user)).as_string(connection)
+        raise ServerError(
+            say(
+                f"The lab makes a schema of its own in database {database}, and {user} may not."
+                f" Ask the owner for: {text}",
+                f"O laboratório cria um esquema próprio no banco {database}, e {user} não pode. Peça ao dono: {text}",
+            )
+        )
+
+
+@contextmanager
+def _to_build_in(conninfo: str) -> Iterator[None]:
+    """Keep other labs out of a database that a schema can be made in; they are let in when this process ends, even killed."""
+    with psycopg.connect(conninfo, autocommit=True) as keeper:
+        _check_writable(keeper)
+        keeper.execute("SET idle_session_timeout = 0")
+        key = [temp_databases.LOCK_FAMILY, 0]
+        row = keeper.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone()
+        if row != (True,):
+            raise LabError(
+                say(
+                    f"Another lab is running in database {keeper.info.dbname}. Wait until it ends,"
+                    " or name another database.",
+                    f"Outro laboratório está rodando no banco {keeper.info.dbname}. Espere que"
+                    " termine ou indique outro banco.",
+                )
+            )
+        try:
+            yield
+        finally:
+            # The connection's own end frees it too, but a moment later than the next lab may ask.
+            keeper.execute("SELECT pg_advisory_unlock(%s, %s)", key)
+
+
+def _newer_than_tried(version_num: int) -> str:
+    if version_num // 10000 <= NEWEST:
+        return ""
+    return say(f" (tried up to {NEWEST})", f" (testado até {NEWEST})")

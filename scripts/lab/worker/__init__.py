@@ -1,0 +1,1 @@
+"""The worker: claim, stage, work, outcome, with a heartbeat beside it."""

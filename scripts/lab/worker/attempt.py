@@ -1,0 +1,155 @@
+"""One attempt on a document: stage, call, confirm; and how it is written down that it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import psycopg
+
+from lab.worker.circuit_breaker import Rest
+from lab.worker.client import Claim, Done, Queue, Unreachable
+from lab.worker.event_log import WorkLog
+from lab.worker.failures import Failure, NotSent, Rejected, Unanswered, classify
+from lab.worker.handler import Work
+from lab.worker.heartbeat import Heartbeat
+
+StopAt = Literal["locked", "claimed", "calling", "called", "obtained"]
+STOPS: tuple[str, ...] = get_args(StopAt)
+
+
+class Attempts:
+    """What a worker does with a claimed document.
+
+    irreversible: a result which nobody can tell is for people. pause: called at each of STOPS that an attempt comes to.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        heartbeat: Heartbeat,
+        work: Work,
+        rest: Rest,
+        log: WorkLog,
+        *,
+        irreversible: bool,
+        pause: Callable[[StopAt], None],
+    ) -> None:
+        self._queue = queue
+        self._heartbeat = heartbeat
+        self._work = work
+        self._rest = rest
+        self._log = log
+        self._irreversible = irreversible
+        self._pause = pause
+
+    def make(self, claim: Claim) -> Done | None:
+        """One attempt: what is to be finished, None if it is over.
+
+        Raises Unreachable, and what the queue raises of a login that is turned away; all else is a failure of this attempt.
+        """
+        try:
+            self._pause("claimed")
+            return self._attempt(claim)
+        except Unreachable:
+            raise
+        except Exception as error:  # whatever the work raises is a failure of this attempt, not of the worker
+            self.give_up(claim, error)
+            return None
+
+    def give_up(self, claim: Claim, error: Exception) -> None:
+        """Write down that the attempt has failed, and whether it is known that nothing was executed."""
+        if isinstance(error, Unanswered):
+            self._rest.silence(claim.key, error)
+        elif isinstance(error, Rejected):
+            self._rest.answered()
+        # Only an attempt that nobody called before knows from its own unsent call that nobody did.
+        never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
+        try:
+            if not (isinstance(error, Rejected) or never_sent) or self._record(claim, "nao_chamado"):
+                self._fail(claim, classify(error))
+        except psycopg.Error as silence:
+            # Not even that could be written; the lease will end.
+            self._log.failure("unwritten", silence, claim)
+
+    def written(self, claim: Claim, event: str, version: int | None, **facts: Any) -> bool:
+        """Whether the outcome was written; see `each_written`."""
+        self.each_written(event, [(claim, version, facts)])
+        return version is not None
+
+    def each_written(self, event: str, outcomes: Sequence[tuple[Claim, int | None, dict[str, Any]]]) -> None:
+        """Say of the outcomes of one statement whether they were written, each with its facts.
+
+        No version means that the document is no longer this worker's; or, if the statement had to be sent again since its answer
+        was lost, perhaps that it had been written already.
+        """
+        self._log.each(event, [(claim, facts | {"version": new}) for claim, new, facts in outcomes if new is not None])
+        unchanged = "perhaps_written" if self._queue.sent_again else "refused"
+        self._log.each(unchanged, [(claim, {"wanted": event}) for claim, new, _ in outcomes if new is None])
+
+    def _attempt(self, claim: Claim) -> Done | None:
+        """What is to be done is decided by the stage in which an earlier attempt left the document."""
+        if claim.stage in ("obtido", "confirmando"):
+            return claim, claim.reference
+        if not self._work.outside:
+            self._work.prepare(claim.payload)
+            return claim, None
+        if claim.stage == "desconhecido":
+            try:
+                reference = self._work.ask(claim.key)
+            except Unanswered as silence:
+                self._cannot_be_asked(claim, silence)
+                return None
+            self._log.of(claim, "asked", known=reference is not None)
+            if reference is not None:
+                return self._confirm(claim, reference)
+        content = self._work.prepare(claim.payload)
+        if self._lost(claim) or not self._record(claim, "desconhecido"):
+            return None
+        if self._lost(claim):
+            # The stage says now that somebody may have called; nobody did, unless an earlier attempt.
+            if claim.stage == "nao_chamado":
+                self._record(claim, "nao_chamado")
+            return None
+        self._pause("calling")
+        answer = self._work.call(claim.key, content)
+        self._rest.answered()
+        self._log.of(claim, "called", reference=answer.reference, repeated=answer.repeated or None)
+        self._pause("called")
+        return self._confirm(claim, answer.reference)
+
+    def _lost(self, claim: Claim) -> bool:
+        """Whether the heartbeat has lost it: by the time a call ends it would be somebody else's."""
+        lost = self._heartbeat.lost(claim)
+        if lost:
+            self._log.of(claim, "lost")
+        return lost
+
+    def _confirm(self, claim: Claim, reference: str) -> Done | None:
+        """The result is known: written down first, so that nobody has to ask again, and then the document is finished."""
+        if not self._record(claim, "obtido", reference):
+            return None
+        self._pause("obtained")
+        return claim, reference
+
+    def _record(self, claim: Claim, stage: str, reference: str | None = None) -> bool:
+        return self.written(claim, "stage", self._queue.record(claim, stage, reference), stage=stage)
+
+    def _cannot_be_asked(self, claim: Claim, silence: Unanswered) -> None:
+        self._rest.silence(claim.key, silence)
+        if not self._irreversible:
+            self._fail(claim, silence.failure)
+            return
+        version = self._queue.reconcile(claim, silence.failure.reason)
+        self.written(claim, "reconciliation", version, category=silence.failure.category)
+
+    def _fail(self, claim: Claim, failure: Failure) -> None:
+        ended = self._queue.fail(claim, failure.category, failure.reason)
+        self.written(
+            claim,
+            "failed",
+            ended.version if ended else None,
+            category=failure.category,
+            status=ended.status if ended else None,
+            next_attempt=ended.due if ended else None,
+        )
