@@ -8,7 +8,7 @@ from lab.base.errors import LabError
 from lab.base.language import Text, brazilian
 from lab.drills import ablation, catalogue, report
 from lab.drills.ablation import Matrix
-from lab.drills.catalogue import Outcome
+from lab.drills.catalogue import DrillOutcome
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play
 from lab.scenario.stage import Stage
@@ -202,7 +202,7 @@ def _drilled(stage: Stage, names: Sequence[str]) -> Observed:
     return _judged({name: catalogue.hold(catalogue.find(name), stage.conninfo) for name in names}, names)
 
 
-def _judged(held: Mapping[str, Outcome], names: Sequence[str]) -> Observed:
+def _judged(held: Mapping[str, DrillOutcome], names: Sequence[str]) -> Observed:
     """What these drills came to, all of which the claim needs; the figures are their sums."""
     if missing := [name for name in names if name not in held]:
         raise LabError(f"The claim needs the drill {missing[0]}, which was not held.")
@@ -227,5 +227,5 @@ def _judged(held: Mapping[str, Outcome], names: Sequence[str]) -> Observed:
     )
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: DrillOutcome) -> str:
     return "; ".join(outcome.faults) or str(outcome)

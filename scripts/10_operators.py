@@ -36,15 +36,15 @@ _Observe = Callable[[Stage], Observed]
 
 def needs_roles(told: object) -> object:
     """Say of the claim just declared that it cannot be observed where this user may not create or take the lab's roles."""
-    claim = lesson.claims[-1]
+    check = lesson.checks[-1]
 
     def observe(stage: Stage) -> Observed:
         stage.build(STATE)
         with stage.connection() as connection:
             reason = grants.cannot_become_any(connection)
-        return Observed(None, "", "", reason) if reason else claim.observe(stage)
+        return Observed(None, "", "", reason) if reason else check.observe(stage)
 
-    lesson.claims[-1] = replace(claim, observe=observe)
+    lesson.checks[-1] = replace(check, observe=observe)
     return told
 
 

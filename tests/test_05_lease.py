@@ -448,5 +448,5 @@ def test_a_stranger_may_not_reach_the_functions(own_server: Target, queue: str) 
 def test_every_scenario_of_the_lesson_has_its_claim() -> None:
     (told,) = choose(["05"])
     assert {scenario.name.replace("_", ".", 1) for scenario in library.scenarios("05_lease")} <= {
-        claim.id for claim in told.claims
+        claim.id for claim in told.checks
     }

@@ -368,7 +368,7 @@ def test_in_a_free_race_of_workers_and_recoveries_every_document_is_finished_onc
 
 def test_on_a_given_server_nothing_is_crashed_and_the_reason_is_told(module_database: str) -> None:
     (told,) = choose(["06"])
-    (claim,) = [each for each in told.claims if each.id == "06.asynchronous_commit"]
+    (claim,) = [each for each in told.checks if each.id == "06.asynchronous_commit"]
     observed = claim.observe(Stage(module_database, superuser=True, embedded=False))
     assert (observed.holds, bool(observed.why)) == (None, True)
 

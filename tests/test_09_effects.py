@@ -18,7 +18,7 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.drills import ablation, catalogue, invariants, process, random_kills, report
 from lab.drills.ablated_schema import EDITS, without
-from lab.drills.catalogue import Outcome
+from lab.drills.catalogue import DrillOutcome
 from lab.drills.harness import Ground, ground
 from lab.drills.invariants import Change, Damage, Document, Order, Tables
 from lab.drills.random_kills import Size
@@ -147,7 +147,7 @@ def test_a_document_that_rightly_fails_is_lost_only_if_it_is_said_to_be_done() -
 
 
 def test_exactly_once_wants_every_document_finished() -> None:
-    good = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0)
+    good = DrillOutcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0)
     assert catalogue.exactly_once(good)
     for spoilt in (replace(good, finished=3), replace(good, effects=3), replace(good, damage=Damage(stuck=1))):
         assert not catalogue.exactly_once(spoilt)
@@ -318,7 +318,7 @@ def test_every_drill_is_held_by_a_claim() -> None:
 
 
 def test_what_the_drills_do_not_try_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "hold", lambda *_: Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0))
+    monkeypatch.setattr(report, "hold", lambda *_: DrillOutcome(4, 4, 4, 0, 0, 0, Damage(), (), 0.0))
     shown = Console(file=io.StringIO(), width=1000)
     report.show_drills(catalogue.drills(), "", shown, times=1)
     *_, last = shown.file.getvalue().splitlines()  # type: ignore[attr-defined]

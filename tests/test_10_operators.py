@@ -439,7 +439,7 @@ def test_without_the_right_to_create_roles_all_else_is_made(plain: str, copy: Co
 
 def test_without_the_roles_their_claims_are_not_run_and_say_why(plain: str) -> None:
     (told,) = registry.choose(["10"])
-    with_roles = [claim for claim in told.claims if "permission" in claim.id or claim.id == "10.row_security"]
+    with_roles = [claim for claim in told.checks if "permission" in claim.id or claim.id == "10.row_security"]
     assert len(with_roles) == 3
     for claim in with_roles:
         observed = claim.observe(Stage(plain, superuser=False))
@@ -557,7 +557,7 @@ def test_the_claim_of_the_permissions_fails_for_a_column_that_may_be_changed(
     grown: str, with_roles: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (told,) = registry.choose(["10"])
-    (claim,) = [claim for claim in told.claims if claim.id == "10.permissions"]
+    (claim,) = [claim for claim in told.checks if claim.id == "10.permissions"]
     stage = Stage(grown, superuser=False)
     assert claim.observe(stage).holds
     with_roles.execute("GRANT UPDATE (token_reserva, tentativas) ON fila_documentos TO sql_semana_12_worker")

@@ -26,7 +26,7 @@ from psycopg import sql
 from lab.base import paths
 from lab.cli import app
 from lab.lessons import report
-from lab.lessons.lesson import ClaimResult, LessonResult, Observed
+from lab.lessons.lesson import CheckResult, LessonResult, Observed
 from lab.lessons.registry import choose
 from lab.scenario import transcript
 from lab.scenario.player import play
@@ -348,7 +348,7 @@ def a_play_quotes_documents(scene: Scene) -> None:
     scene.said["transcript: golden"] = transcript.golden(played).encode()
     lesson = choose(["01"])[0]
     result = ScenarioResult(played, "")
-    claim = ClaimResult(lesson.claims[0], Observed(True, "", ""), (told.name,))
+    claim = CheckResult(lesson.checks[0], Observed(True, "", ""), (told.name,))
     run = report.as_json([LessonResult(lesson, [claim], [result], 0.0)], {}, "", 0.0)
     scene.said["transcript: JSON"] = json.dumps(run).encode()
 

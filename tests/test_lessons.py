@@ -13,7 +13,7 @@ from lab.base import paths
 from lab.base.errors import CannotRunHere, LabError, ServerError
 from lab.base.language import Text
 from lab.lessons import report
-from lab.lessons.lesson import Claim, ClaimResult, Lesson, Observed
+from lab.lessons.lesson import Check, CheckResult, Lesson, Observed
 from lab.lessons.registry import choose, lessons
 from lab.scenario import library
 from lab.scenario.result import Play
@@ -47,40 +47,40 @@ def made(name: str = "02_for_update_waits") -> Lesson:
 def test_every_claim_holds(told: Lesson, stage: Stage) -> None:
     result = told.run(stage, surprises=True)
     failed = [
-        f"{each.claim.id}: {each.observed.text}. {each.observed.why}"
-        for each in result.claims
+        f"{each.check.id}: {each.observed.text}. {each.observed.why}"
+        for each in result.checks
         if not each.observed.holds
     ]
     assert not failed
-    assert [each.claim for each in result.claims] == told.claims
-    assert all(each.observed.en and each.observed.pt for each in result.claims)
+    assert [each.check for each in result.checks] == told.checks
+    assert all(each.observed.en and each.observed.pt for each in result.checks)
 
 
 def test_claim_ids_are_unique_and_begin_with_their_lessons_number() -> None:
-    ids = [claim.id for told in lessons() for claim in told.claims]
+    ids = [claim.id for told in lessons() for claim in told.checks]
     assert [name for name, times in Counter(ids).items() if times > 1] == []
-    assert all(claim.id.startswith(f"{told.number}.") for told in lessons() for claim in told.claims)
+    assert all(claim.id.startswith(f"{told.number}.") for told in lessons() for claim in told.checks)
 
 
 @each_lesson
 def test_a_lesson_has_at_most_seven_core_claims(told: Lesson) -> None:
-    assert 1 <= sum(claim.core for claim in told.claims) <= 7
+    assert 1 <= sum(claim.core for claim in told.checks) <= 7
     assert 1 <= told.minutes <= 12
 
 
 @each_lesson
 def test_a_lesson_speaks_both_languages(told: Lesson) -> None:
-    texts = [told.question, told.answer, told.psql_only, *(claim.text for claim in told.claims)]
+    texts = [told.question, told.answer, told.psql_only, *(claim.text for claim in told.checks)]
     assert all(text.en and text.pt for text in texts)
-    assert all(claim.text.en.endswith(".") and claim.text.pt.endswith(".") for claim in told.claims)
+    assert all(claim.text.en.endswith(".") and claim.text.pt.endswith(".") for claim in told.checks)
 
 
 def test_without_surprises_only_core_claims_are_run(stage: Stage) -> None:
     two = made()
     two.experiment("core", "Core.", "Central.")(lambda stage: SEEN)
     two.experiment("surprise", "Surprise.", "Surpresa.", core=False)(lambda stage: SEEN)
-    assert [each.claim.id for each in two.run(stage).claims] == ["02.core"]
-    assert [each.claim.id for each in two.run(stage, surprises=True).claims] == ["02.core", "02.surprise"]
+    assert [each.check.id for each in two.run(stage).checks] == ["02.core"]
+    assert [each.check.id for each in two.run(stage, surprises=True).checks] == ["02.core", "02.surprise"]
 
 
 # What does not
@@ -95,7 +95,7 @@ def test_an_observation_that_is_false_does_not_hold(stage: Stage) -> None:
             f"B recebeu o documento {play['b_asks'].value}",
         )
     )
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert result.observed == Observed(False, "B got document 1", "B recebeu o documento 1")
     assert result.scenarios == ("02_rollback",)
 
@@ -111,8 +111,8 @@ def test_a_golden_transcript_that_differs_makes_the_claim_not_hold_and_shows_whe
     one = made()
     one.scenario("rollback")(lambda play: pytest.fail("not to be judged"))
     result = one.run(stage)
-    assert result.claims[0].observed.holds is False
-    why = result.claims[0].observed.why
+    assert result.checks[0].observed.holds is False
+    why = result.checks[0].observed.why
     assert "the transcript of 02_rollback differs from the one kept" in why
     assert "-           2|NFE-0002" in why and "+           1|NFE-0001" in why
     assert [each.as_expected for each in result.scenarios] == [False]
@@ -124,7 +124,7 @@ def test_a_scenario_without_a_golden_transcript_does_not_hold(
     monkeypatch.setattr(paths, "EXPECTED", tmp_path)
     one = made()
     one.scenario("rollback")(lambda play: SEEN)
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert result.observed.holds is False
     assert "+scenario 02_rollback" in result.observed.why
 
@@ -142,7 +142,7 @@ def test_a_play_that_fails_makes_the_claim_not_hold_with_the_players_reason(
 
     build = schema.build
     monkeypatch.setattr(schema, "build", without_documents)
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert result.observed.holds is False
     assert "step b_asks of session B was to wait for A" in result.observed.why
 
@@ -162,7 +162,7 @@ def test_an_experiment_that_fails_does_not_hold_and_the_next_is_run(stage: Stage
         return SEEN
 
     two.experiment("holds", "It holds.", "Vale.")(lambda stage: SEEN)
-    first, second = two.run(stage).claims
+    first, second = two.run(stage).checks
     assert (first.observed.holds, first.observed.text) == (False, "could not be observed")
     assert first.observed.why
     assert second.observed.holds is True
@@ -189,7 +189,7 @@ def test_a_connection_lost_while_the_server_lives_is_an_observation_that_failed(
             connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return SEEN
 
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert result.observed.holds is False
 
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_run_here_is_no_failure_and_says_why(stage: Stage) -> Non
     def elsewhere(stage: Stage) -> Observed:
         raise CannotRunHere("no superuser")
 
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert (result.observed.holds, result.observed.why) == (None, "no superuser")
 
 
@@ -209,7 +209,7 @@ def test_a_claim_that_could_not_be_run_here_is_neither_true_nor_false(stage: Sta
     one.experiment("elsewhere", "Elsewhere.", "Noutro lugar.")(
         lambda stage: Observed(None, "not run", "não rodou", "no superuser")
     )
-    (result,) = one.run(stage).claims
+    (result,) = one.run(stage).checks
     assert (result.observed.holds, result.observed.why) == (None, "no superuser")
 
 
@@ -220,7 +220,7 @@ def test_an_observation_is_shown_in_the_readers_language_and_kept_in_english(
     one.experiment("one", "One.", "Um.")(lambda stage: SEEN)
     result = one.run(stage)
     monkeypatch.setenv("LAB_LANG", "pt")
-    assert result.claims[0].observed.text == "visto"
+    assert result.checks[0].observed.text == "visto"
     assert report.as_json([result], {}, "", 0.0)["lessons"][0]["claims"][0]["observed"] == "seen"
 
 
@@ -229,7 +229,7 @@ def test_progress_is_told_before_and_after_each_claim(stage: Stage) -> None:
     one = made()
     one.experiment("one", "One.", "Um.")(lambda stage: SEEN)
 
-    def progress(claim: Claim, result: ClaimResult | None) -> None:
+    def progress(claim: Check, result: CheckResult | None) -> None:
         told.append((claim.id, result is not None))
 
     one.run(stage, progress=progress)

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from lab.base.errors import LabError, ServerError
 from lab.base.paths import DATA, DOCUMENTS, ROOT
-from lab.protocol.loader import BOUND, Outcome, load, summary
+from lab.protocol.loader import BOUND, FileOutcome, load, summary
 
 CANARY = "CANARY-5f1d"
 EPISODE = [DOCUMENTS / f"nfe-000{number}.xml" for number in (1, 2, 3, 4)]
@@ -52,7 +52,7 @@ def texts(conninfo: str) -> list[str]:
     return [str(row[0]) for row in rows(conninfo, path)]
 
 
-def reason(outcome: Outcome) -> str:
+def reason(outcome: FileOutcome) -> str:
     assert not outcome.loaded
     assert outcome.reason is not None
     return outcome.reason.en
@@ -102,7 +102,9 @@ def watch(conninfo: str, function: str) -> None:
 
 def test_the_four_documents_of_the_episode_load_with_defaults(queue: str) -> None:
     outcomes = load(queue, EPISODE)
-    assert outcomes == [Outcome(path, f"NFE-000{number}", True, None, None) for number, path in enumerate(EPISODE, 1)]
+    assert outcomes == [
+        FileOutcome(path, f"NFE-000{number}", True, None, None) for number, path in enumerate(EPISODE, 1)
+    ]
     assert rows(queue, "chave, nome_arquivo, conteudo_xml::text, status, tentativas") == [
         (
             f"NFE-000{number}",

@@ -25,9 +25,9 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import Text
 from lab.drills import ablation
-from lab.drills.catalogue import Outcome
+from lab.drills.catalogue import DrillOutcome
 from lab.drills.invariants import Damage
-from lab.lessons.lesson import Claim, Lesson, Observed
+from lab.lessons.lesson import Check, Lesson, Observed
 from lab.lessons.registry import lessons
 from lab.notebook import api, build
 from lab.notebook.variants import play_working
@@ -38,7 +38,7 @@ from lab.server.target import Target
 TEXTS = build.texts()
 PROSE_LINES = 60
 CODE_COLUMNS = 97  # what fits without a bar below, in a window of 1000 pixels
-WELL = Outcome(4, 4, 4, 0, 0, 0, Damage(), (), 1.0)
+WELL = DrillOutcome(4, 4, 4, 0, 0, 0, Damage(), (), 1.0)
 each_notebook = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text in TEXTS])
 
 
@@ -71,7 +71,7 @@ def test_the_committed_notebook_was_run_and_says_nothing_of_the_machine(text: Pa
 @each_notebook
 def test_every_core_claim_of_the_lesson_is_shown(text: Path) -> None:
     written = text.read_text(encoding="utf-8")
-    for claim in _lesson(text).claims:
+    for claim in _lesson(text).checks:
         assert not claim.core or f'"{claim.id}"' in written or f'"{claim.id.replace(".", "_")}"' in written, claim.id
     assert f'nb.surprises("{text.name[:2]}")' in written
 
@@ -197,7 +197,7 @@ def test_a_play_of_something_else_says_nothing_about_a_claim(recovered: Play) ->
 @pytest.mark.parametrize(
     ("damaged", "verdict"), [(WELL, "| yes |"), (replace(WELL, effects=5, damage=Damage(duplicates=1)), "| **no**: ")]
 )
-def test_a_claim_is_judged_by_the_drills_that_were_held(damaged: Outcome, verdict: str, shown: list[str]) -> None:
+def test_a_claim_is_judged_by_the_drills_that_were_held(damaged: DrillOutcome, verdict: str, shown: list[str]) -> None:
     names = ("kill_before_commit", "kill_after_claim", "kill_before_call", "kill_after_call")
     nb.claim("09.killed_workers", dict.fromkeys(names, WELL) | {"kill_after_call": damaged})
     assert verdict in shown[0]
@@ -230,8 +230,8 @@ def test_slow_surprises_are_run_when_asked_for_and_named_when_not(
 
     words = Text("words", "palavras")
     lesson = Lesson("09_effects.py", minutes=1, question=words, answer=words, psql_only=words)
-    lesson.claims = [
-        Claim(f"09.{name}", Text(name, name), False, observing(name), slow=name == "slow") for name in ("quick", "slow")
+    lesson.checks = [
+        Check(f"09.{name}", Text(name, name), False, observing(name), slow=name == "slow") for name in ("quick", "slow")
     ]
     monkeypatch.setattr("lab.lessons.registry.choose", lambda _: [lesson])
     monkeypatch.setattr(nb, "stage", lambda: None)

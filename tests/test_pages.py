@@ -39,7 +39,7 @@ def test_every_command_for_readers_is_named_in_the_readme() -> None:
 
 
 def test_every_claim_named_in_the_readme_exists() -> None:
-    claims = {claim.id for each in registry.lessons() for claim in each.claims}
+    claims = {claim.id for each in registry.lessons() for claim in each.checks}
     named = set(re.findall(r"\b\d\d\.[a-z]\w+", PAGES[0].read_text(encoding="utf-8")))
     assert len(named) > 10 and named <= claims
 

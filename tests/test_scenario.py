@@ -198,7 +198,7 @@ def test_no_script_sleeps(path: Path) -> None:
 @pytest.mark.parametrize("told", registry.lessons(), ids=lambda told: told.name)
 def test_every_scenario_is_a_claim_of_its_lesson_and_has_a_golden_transcript(told: lesson.Lesson) -> None:
     files = {path.stem[3:] for path in (paths.SQL / told.name).glob("*.sql")}
-    claimed = {claim.id.removeprefix(f"{told.number}.") for claim in told.claims}
+    claimed = {claim.id.removeprefix(f"{told.number}.") for claim in told.checks}
     assert files <= claimed
     golden = {path.stem[3:] for path in (paths.EXPECTED / told.name).iterdir()}
     assert golden == files

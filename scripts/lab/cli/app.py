@@ -27,7 +27,7 @@ from lab.base.errors import LabError
 from lab.base.language import say
 
 if TYPE_CHECKING:
-    from lab.lessons.lesson import Claim, ClaimResult
+    from lab.lessons.lesson import Check, CheckResult
     from lab.protocol.grants import Duty
     from lab.scenario.grammar import Scenario
     from lab.scenario.stage import Stage
@@ -107,7 +107,7 @@ def run(
     load: Annotated[bool, typer.Option("--load", help="On a given server, more load than the quick form.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
 ) -> None:
-    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a claim does not hold."""
+    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a check fails."""
     from lab.lessons import registry, report
 
     chosen = registry.choose(wanted or [])
@@ -130,7 +130,7 @@ def run(
             with _progress(console, quiet) as progress:
                 results.append(lesson.run(stage, surprises=everything, progress=progress))
             if not quiet or report.failed(results[-1:]):
-                console.print(report.claims_table(results[-1]), highlight=False)
+                console.print(report.checks_table(results[-1]), highlight=False)
     console.print(report.summary(results), style="bold red" if report.failed(results) else "bold", highlight=False)
     if json_file is not None:
         server = {"version": target.version, "version_num": target.version_num, "source": target.source}
@@ -564,7 +564,7 @@ def matrix_(
     ] = None,
     observe: Annotated[bool, typer.Option("--observe", help="Write the observations under data/observed.")] = False,
 ) -> None:
-    """Run every claim and the referee on every server version that can be had here."""
+    """Run every check and the referee on every server version that can be had here."""
     from lab.maintain import versions
 
     console = Console()
@@ -654,14 +654,14 @@ def _stage(target: Target, load: bool = False) -> Iterator[Stage]:
 
 @contextmanager
 def _progress(console: Console, quiet: bool) -> Iterator[Any]:
-    """What to call before and after each claim: on a terminal it shows the claim that is being run."""
+    """What to call before and after each check: on a terminal it shows the check that is being run."""
     if quiet or not console.is_terminal:
         yield None
         return
     with console.status("") as status:
 
-        def progress(claim: Claim, result: ClaimResult | None) -> None:
-            status.update(f"{claim.id}  {claim.text}" if result is None else "")
+        def progress(check: Check, result: CheckResult | None) -> None:
+            status.update(f"{check.id}  {check.text}" if result is None else "")
 
         yield progress
 
@@ -672,14 +672,14 @@ def _scenarios(word: str, surprises: bool) -> list[Scenario]:
     from lab.scenario import library
     from lab.scenario.grammar import read
 
-    name = word.replace(".", "_")  # as a claim is called
+    name = word.replace(".", "_")  # as a check is called
     if len(name) > 2 and "_" in name and name not in {known.name for known in registry.lessons()}:
         return [library.find_scenario(name)]
     told = [
-        library.scenario_path(lesson.name, claim.case)
+        library.scenario_path(lesson.name, check.case)
         for lesson in registry.choose([name])
-        for claim in lesson.claims
-        if claim.core or surprises
+        for check in lesson.checks
+        if check.core or surprises
     ]
     return [read(path) for path in told if path.exists()]
 

@@ -19,7 +19,7 @@ from lab.worker.worker import STOPS
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DrillOutcome:
     """What a drill came to, all its processes ended.
 
     documents: how many there were. finished: how many are done. effects: how many the receiver executed. repeated_calls: calls that
@@ -56,12 +56,12 @@ class Drill:
     text: Text
     not_tried: tuple[Text, ...]
     run: Callable[[Ground], float]
-    expected: Callable[[Outcome], bool]
+    expected: Callable[[DrillOutcome], bool]
     crowd: Crowd | None = None
     keys: bool = True
 
 
-def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None) -> Outcome:
+def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None) -> DrillOutcome:
     """Rebuild the queue in state 09 and hold a drill there; no process of it outlives this.
 
     `tell` is called with how far a long one has come. Raises LabError if it gets stuck.
@@ -73,14 +73,14 @@ def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None)
         return judge(here, drill.run(here), drill.crowd)
 
 
-def crowded(conninfo: str, schema_name: str, size: Size) -> Outcome:
+def crowded(conninfo: str, schema_name: str, size: Size) -> DrillOutcome:
     """The drill of the crowd on a queue that is there already, as on a copy without a defence."""
     crowd = Crowd(size)
     with ground(conninfo, schema=schema_name) as here:
         return judge(here, crowd.run(here), crowd)
 
 
-def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> Outcome:
+def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> DrillOutcome:
     """Rebuild the queue, and kill a worker at this point of its first document, or let it stand still there past its lease.
 
     `keys` is whether the receiver executes a key only once.
@@ -93,14 +93,14 @@ def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) ->
         return judge(here, (killed if killed_there else zombie)(point)(here))
 
 
-def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> Outcome:
+def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> DrillOutcome:
     """End every process of the drill, and say from the tables and the books what it came to."""
     seconds = time.monotonic() - struck
     here.end_all()
     after, events = here.tables(), here.events()
     books, effects = here.books()
     statuses = [document.status for document in after.documents.values()]
-    return Outcome(
+    return DrillOutcome(
         documents=len(here.before.documents),
         finished=statuses.count("concluido"),
         effects=books.effects,
@@ -227,7 +227,7 @@ def database_crash(server_dies: Callable[[], None]) -> Callable[[Ground], float]
     return run
 
 
-def _on_a_server_of_its_own(drill: Drill) -> Outcome:
+def _on_a_server_of_its_own(drill: Drill) -> DrillOutcome:
     with scratch_server() as server:
         conninfo = server.conninfo()
         schema.build(conninfo, STATE)
@@ -243,12 +243,12 @@ def _on_a_server_of_its_own(drill: Drill) -> Outcome:
 # -- what is expected
 
 
-def exactly_once(outcome: Outcome) -> bool:
+def exactly_once(outcome: DrillOutcome) -> bool:
     """Every document is finished with its one effect, and nobody was needed."""
     return outcome.clean and outcome.documents == outcome.finished == outcome.effects
 
 
-def each_once(outcome: Outcome) -> bool:
+def each_once(outcome: DrillOutcome) -> bool:
     """Many workers: as above, and each claim under a token of its own, none past a free document, some workers killed at work."""
     return exactly_once(outcome) and outcome.crowd is not None and outcome.crowd.good
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lab.base.language import Text, decimal, say
 from lab.drills.ablation import Matrix, defences, kinds, worth
-from lab.drills.catalogue import Drill, Outcome, hold
+from lab.drills.catalogue import Drill, DrillOutcome, hold
 from lab.drills.invariants import Damage
 from lab.drills.random_kills import Seen
 
@@ -37,9 +37,9 @@ def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times:
     return good
 
 
-def _held(drill: Drill, conninfo: str, console: Console, times: int) -> list[Outcome]:
+def _held(drill: Drill, conninfo: str, console: Console, times: int) -> list[DrillOutcome]:
     """The drill held so many times; on a terminal it shows how far it has come."""
-    seen: list[Outcome] = []
+    seen: list[DrillOutcome] = []
     with console.status("") as status:
 
         def tell(far: str) -> None:
@@ -51,7 +51,7 @@ def _held(drill: Drill, conninfo: str, console: Console, times: int) -> list[Out
     return seen
 
 
-def _figures(seen: Sequence[Outcome]) -> str:
+def _figures(seen: Sequence[DrillOutcome]) -> str:
     """What one drill came to, each figure with its range."""
     seconds = decimal(median(one.seconds for one in seen), 1)
     documents, effects = _range(one.documents for one in seen), _range(one.effects for one in seen)

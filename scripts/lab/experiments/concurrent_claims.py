@@ -18,7 +18,7 @@ from lab.scenario.library import find_scenario
 from lab.server import schema
 from lab.server.session import SessionPins
 
-Claim = Literal["skip_locked", "for_update", "select_commit_update"]
+Way = Literal["skip_locked", "for_update", "select_commit_update"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Race:
 
 
 def race(
-    conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Claim = "skip_locked", work: float = 0.0
+    conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Way = "skip_locked", work: float = 0.0
 ) -> Race:
     """Rebuild the queue with so many documents, and let so many sessions claim at once until they get none.
 
@@ -139,7 +139,7 @@ class _Taker(threading.Thread):
             self.begin.barrier.abort()
 
 
-def _claimer(claim: Claim, work: float) -> _TakeOne:
+def _claimer(claim: Way, work: float) -> _TakeOne:
     """How a session takes one document; None when it gets none."""
     if claim == "select_commit_update":
         story = find_scenario("04_select_commit_update")

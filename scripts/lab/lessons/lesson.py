@@ -1,4 +1,4 @@
-"""A lesson: its claims, each with the play or experiment that shows it, and how they are run.
+"""A lesson: its checks, each with the play or experiment that shows it, and how they are run.
 
 A lesson's module is scripts/NN_name.py. It reads like a recipe: for every claim, what is looked at and which number decides.
 """
@@ -22,7 +22,7 @@ from lab.scenario.stage import ScenarioResult, Stage
 
 @dataclass(frozen=True)
 class Observed:
-    """What a claim's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so.
+    """What a check's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so.
 
     `figures` are numbers of it by name, where a notebook asks for them first.
     """
@@ -40,10 +40,10 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A sentence that states a behaviour, and how it is observed.
+class Check:
+    """A claim, which is a sentence that states a behaviour, and how it is observed.
 
-    `core` claims are the lesson; the others are surprises, run by `--all`. `observe` looks and judges; `judge` judges what was
+    `core` checks are the lesson; the others are surprises, run by `--all`. `observe` looks and judges; `judge` judges what was
     seen already: a play of its scenario, or what its experiment looks at (None where only the experiment itself can). `slow` is
     whether it takes longer than a reader of a notebook waits unasked.
     """
@@ -57,31 +57,31 @@ class Claim:
 
     @property
     def case(self) -> str:
-        """The claim's name without its lesson's number."""
+        """The check's name without its lesson's number."""
         return self.id.partition(".")[2]
 
 
 @dataclass
-class ClaimResult:
-    """A claim with what was observed, and the names of the scenarios played for it."""
+class CheckResult:
+    """A check with what was observed, and the names of the scenarios played for it."""
 
-    claim: Claim
+    check: Check
     observed: Observed
     scenarios: tuple[str, ...]
 
 
 @dataclass
 class LessonResult:
-    """A lesson that was run: its claims' results and the plays, with the seconds it took."""
+    """A lesson that was run: its checks' results and the plays, with the seconds it took."""
 
     lesson: Lesson
-    claims: list[ClaimResult] = field(default_factory=list)
+    checks: list[CheckResult] = field(default_factory=list)
     scenarios: list[ScenarioResult] = field(default_factory=list)
     seconds: float = 0.0
 
 
 class Lesson:
-    """A lesson and its claims, in the order in which they are told.
+    """A lesson and its checks, in the order in which they are told.
 
     `module` is the lesson's file (its name gives number and name), `minutes` how long it takes a learner, `question` what he
     comes with, `answer` what he will have seen; `psql_only` whether two psql windows are enough to see it.
@@ -94,12 +94,12 @@ class Lesson:
         self.question = question
         self.answer = answer
         self.psql_only = psql_only
-        self.claims: list[Claim] = []
+        self.checks: list[Check] = []
 
     def scenario(self, case: str, *, core: bool = True) -> Callable[[_JudgePlay], _JudgePlay]:
-        """Declare the claim that scenario NN_case states; the function judges the play.
+        """Declare the check of the claim that scenario NN_case states; the function judges the play.
 
-        The claim holds if the play went as its markers announce, the golden transcript is met and the function agrees.
+        The check passes if the play went as its markers announce, the golden transcript is met and the function agrees.
         """
         told = grammar.read(library.scenario_path(self.name, case))
 
@@ -117,7 +117,7 @@ class Lesson:
             def observe(stage: Stage) -> Observed:
                 return judged(stage.play(told))
 
-            self.claims.append(Claim(f"{self.number}.{case}", told.claim, core, observe, judge_play))
+            self.checks.append(Check(f"{self.number}.{case}", told.claim, core, observe, judge_play))
             return judge
 
         return declare
@@ -132,10 +132,10 @@ class Lesson:
         judge: Callable[[Any], Observed] | None = None,
         slow: bool = False,
     ) -> Callable[[_Observe], _Observe]:
-        """Declare a claim that one scenario cannot show; the function makes the observation. `judge` and `slow` are as in Claim."""
+        """Declare a check that one scenario cannot make; the function makes the observation. `judge` and `slow` are as in Check."""
 
         def declare(observe: _Observe) -> _Observe:
-            self.claims.append(Claim(f"{self.number}.{slug}", Text(en, pt), core, observe, judge, slow))
+            self.checks.append(Check(f"{self.number}.{slug}", Text(en, pt), core, observe, judge, slow))
             return observe
 
         return declare
@@ -145,23 +145,23 @@ class Lesson:
         stage: Stage,
         *,
         surprises: bool = False,
-        progress: Callable[[Claim, ClaimResult | None], None] | None = None,
+        progress: Callable[[Check, CheckResult | None], None] | None = None,
     ) -> LessonResult:
-        """Run the core claims, and the surprises if asked; `progress` is called before and after each.
+        """Run the core checks, and the surprises if asked; `progress` is called before and after each.
 
-        An experiment that cannot be carried through is a claim that does not hold, with the reason; one that cannot be made on
+        An experiment that cannot be carried through is a check that does not pass, with the reason; one that cannot be made on
         this server is not run. Only a lost server (ServerError) or ^C ends the run.
         """
         result = LessonResult(self)
         started = time.monotonic()
-        for claim in self.claims:
-            if not (claim.core or surprises):
+        for check in self.checks:
+            if not (check.core or surprises):
                 continue
             if progress:
-                progress(claim, None)
+                progress(check, None)
             already = len(stage.played)
             try:
-                observed = claim.observe(stage)
+                observed = check.observe(stage)
             except CannotRunHere as error:
                 observed = Observed(None, "", "", str(error))
             except (LabError, psycopg.Error) as error:
@@ -170,9 +170,9 @@ class Lesson:
             plays = stage.played[already:]
             names = tuple(played.play.scenario.name for played in plays)
             result.scenarios += plays
-            result.claims.append(ClaimResult(claim, observed, names))
+            result.checks.append(CheckResult(check, observed, names))
             if progress:
-                progress(claim, result.claims[-1])
+                progress(check, result.checks[-1])
         result.seconds = time.monotonic() - started
         return result
 

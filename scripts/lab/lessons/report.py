@@ -1,4 +1,4 @@
-"""What a run came to: the table of claims for the screen, and the object for --json."""
+"""What a run came to: the table of checks for the screen, and the object for --json."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from lab.base.language import say
-from lab.lessons.lesson import ClaimResult, LessonResult
+from lab.lessons.lesson import CheckResult, LessonResult
 from lab.scenario.stage import ScenarioResult
 
 
-def claims_table(result: LessonResult) -> RenderableType:
-    """The claims of one lesson: claim, observed, holds."""
+def checks_table(result: LessonResult) -> RenderableType:
+    """The checks of one lesson: what is claimed, observed, and whether it holds."""
     table = Table(
         title=f"{result.lesson.name}   {result.lesson.question}", title_justify="left", title_style="bold", expand=False
     )
     table.add_column(say("claim", "afirmação"), ratio=5, overflow="fold")
     table.add_column(say("observed", "observado"), ratio=4, overflow="fold")
-    table.add_column(say("holds", "vale"), justify="center", no_wrap=True)
-    for claim in result.claims:
-        name = Line(claim.claim.id, style="bold" if claim.claim.core else "dim bold")
-        table.add_row(Line.assemble(name, "\n", str(claim.claim.text)), Line(claim.observed.text), verdict(claim))
+    table.add_column(say("holds", "confere"), justify="center", no_wrap=True)
+    for check in result.checks:
+        name = Line(check.check.id, style="bold" if check.check.core else "dim bold")
+        table.add_row(Line.assemble(name, "\n", str(check.check.text)), Line(check.observed.text), verdict(check))
     reasons = [
-        Line(f"{claim.claim.id}: {claim.observed.why}", style="red" if claim.observed.holds is False else "yellow")
-        for claim in result.claims
-        if claim.observed.why
+        Line(f"{check.check.id}: {check.observed.why}", style="red" if check.observed.holds is False else "yellow")
+        for check in result.checks
+        if check.observed.why
     ]
     return Group(table, *reasons)
 
 
-def verdict(claim: ClaimResult) -> Line:
+def verdict(check: CheckResult) -> Line:
     """Yes, NO, or not run."""
-    match claim.observed.holds:
+    match check.observed.holds:
         case True:
             return Line(say("yes", "sim"), style="green")
         case False:
@@ -45,15 +45,15 @@ def verdict(claim: ClaimResult) -> Line:
 
 
 def summary(results: Sequence[LessonResult]) -> str:
-    """One line: how many claims held, did not hold, were not run; and the seconds it took."""
-    claims = [claim for result in results for claim in result.claims]
-    held = sum(claim.observed.holds is True for claim in claims)
-    failed = sum(claim.observed.holds is False for claim in claims)
-    not_run = len(claims) - held - failed
+    """One line: how many checks passed, failed, were not run; and the seconds it took."""
+    checks = [check for result in results for check in result.checks]
+    held = sum(check.observed.holds is True for check in checks)
+    failed = sum(check.observed.holds is False for check in checks)
+    not_run = len(checks) - held - failed
     seconds = sum(result.seconds for result in results)
     line = say(
-        f"Claims that held: {held} of {len(claims) - not_run}",
-        f"Afirmações que valeram: {held} de {len(claims) - not_run}",
+        f"Checks passed: {held} of {len(checks) - not_run}",
+        f"Verificações: {held} de {len(checks) - not_run}",
     )
     if not_run:
         line += say(f"; not run here: {not_run}", f"; não rodaram aqui: {not_run}")
@@ -61,12 +61,12 @@ def summary(results: Sequence[LessonResult]) -> str:
 
 
 def failed(results: Sequence[LessonResult]) -> bool:
-    """Whether a claim did not hold. One that could not be run here is no failure."""
-    return any(claim.observed.holds is False for result in results for claim in result.claims)
+    """Whether a check failed. One that could not be run here is no failure."""
+    return any(check.observed.holds is False for result in results for check in result.checks)
 
 
 def as_json(results: Sequence[LessonResult], server: dict[str, Any], started: str, seconds: float) -> dict[str, Any]:
-    """The run as one object: server, started (ISO 8601, UTC), seconds, lessons with their claims and scenarios."""
+    """The run as one object: server, started (ISO 8601, UTC), seconds, lessons with their claims (the checks) and scenarios."""
     return {
         "server": server,
         "started": started,
@@ -76,7 +76,7 @@ def as_json(results: Sequence[LessonResult], server: dict[str, Any], started: st
                 "number": result.lesson.number,
                 "name": result.lesson.name,
                 "seconds": round(result.seconds, 3),
-                "claims": [_claim(claim) for claim in result.claims],
+                "claims": [_check(check) for check in result.checks],
                 "scenarios": [_scenario(scenario) for scenario in result.scenarios],
             }
             for result in results
@@ -84,12 +84,12 @@ def as_json(results: Sequence[LessonResult], server: dict[str, Any], started: st
     }
 
 
-def _claim(result: ClaimResult) -> dict[str, Any]:
-    claim, observed = result.claim, result.observed
+def _check(result: CheckResult) -> dict[str, Any]:
+    check, observed = result.check, result.observed
     return {
-        "id": claim.id,
-        "claim": claim.text.en,
-        "core": claim.core,
+        "id": check.id,
+        "claim": check.text.en,
+        "core": check.core,
         "holds": observed.holds,
         "why": observed.why,
         "observed": observed.en,

@@ -33,7 +33,7 @@ class Tour:
     held: list[bool] = field(default_factory=list)
 
     def tell(self) -> bool:
-        """Tell all of it; returns whether every claim held."""
+        """Tell all of it; returns whether every check passed."""
         self.opening()
         self.for_update_waits()
         self.skip_locked_passes()
@@ -63,8 +63,8 @@ class Tour:
             play = self.play("02_lock_timeout", seen)
         asks, pending = play["b_asks"], int(play["b_counts"].value or 0)
         others = pending - len(play["a_takes"].rows)
-        self.claim(asks.sqlstate == "55P03" and asks.waited_for == ("A",) and WAIT_SECONDS - 0.05 <= asks.seconds < 4)
-        self.claim(others == 3)
+        self.check(asks.sqlstate == "55P03" and asks.waited_for == ("A",) and WAIT_SECONDS - 0.05 <= asks.seconds < 4)
+        self.check(others == 3)
         got = asks.value or say("none", "nenhum")
         self.session(
             "B",
@@ -75,7 +75,7 @@ class Tour:
         self.heading(2, "SELECT … FOR UPDATE SKIP LOCKED LIMIT 1")
         play = self.play("03_passes")
         asks = play["b_asks"]
-        self.claim(asks.value == "2" and asks.seconds < 1)
+        self.check(asks.value == "2" and asks.seconds < 1)
         self.session("A", _got(play["a_takes"]))
         self.session("B", f"{_got(asks)}".ljust(38) + f"{decimal(asks.seconds * 1000, 1)} ms")
 
@@ -83,7 +83,7 @@ class Tour:
         self.heading(3, say("A locks all four", "A bloqueia os quatro"))
         play = self.play("03_all_locked")
         rows, pending = len(play["b_asks"].rows), play["b_counts"].value
-        self.claim(rows == 0 and pending == "4")
+        self.check(rows == 0 and pending == "4")
         self.session(
             "B",
             say(
@@ -97,8 +97,8 @@ class Tour:
         play = self.play("04_dead_worker")
         locks, status, worker = play["c_looks"].rows[0]
         again = any(row[0] == play["a_claims"].value for row in play["b_asks"].rows)
-        self.claim(locks == "0" and not again)
-        self.claim(status == "processando")
+        self.check(locks == "0" and not again)
+        self.check(status == "processando")
         self.session(
             "A",
             say(
@@ -119,8 +119,8 @@ class Tour:
         self.line("")
         self.line(
             say(
-                f"Claims that held: {held}.  Next: ./lab step 02",
-                f"Afirmações que valeram: {held}.  A seguir: ./lab step 02",
+                f"Checks passed: {held}.  Next: ./lab step 02",
+                f"Verificações: {held}.  A seguir: ./lab step 02",
             )
             + say(
                 " · two psql windows: README · em português: LEIAME.md",
@@ -134,11 +134,11 @@ class Tour:
     def play(self, name: str, seen: _Seen | None = None) -> Play:
         result = self.stage.play(find_scenario(name), seen=seen)
         if not result.as_expected:
-            self.claim(False)
+            self.check(False)
             self.line(result.why, style="red")
         return result.play
 
-    def claim(self, holds: bool) -> None:
+    def check(self, holds: bool) -> None:
         self.held.append(holds)
 
     def heading(self, number: int, text: str) -> None:

@@ -64,14 +64,14 @@ def keep(changed: dict[Path, str]) -> None:
 def observe(target: Target, stage: Stage, console: Console) -> bool:
     """Run everything and write the observations of this server's version under data/observed, with their environment.
 
-    Returns whether every claim held; only then is anything written.
+    Returns whether every check held; only then is anything written.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     results = [each.run(stage, surprises=True) for each in registry.lessons()]
     console.print(report.summary(results), highlight=False)
     if report.failed(results):
         for result in results:
-            console.print(report.claims_table(result), highlight=False)
+            console.print(report.checks_table(result), highlight=False)
         return False
     server = {"version": target.version, "version_num": target.version_num, "source": target.source}
     run = report.as_json(results, server, started.isoformat(timespec="seconds"), time.monotonic() - clock)

@@ -1,4 +1,4 @@
-"""`lab matrix`: every claim and the referee, on every server version that can be had here."""
+"""`lab matrix`: every check and the referee, on every server version that can be had here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def program_folders(console: Console) -> list[Path | None]:
 def run(folder: Path | None, console: Console, observe: bool) -> bool:
     """Run all on the programs in one folder, with a server of its own that is stopped again.
 
-    With `observe` the observations are written under data/observed. Returns whether every claim held and isolationtester
+    With `observe` the observations are written under data/observed. Returns whether every check held and isolationtester
     printed the same as the player for every scenario.
     """
     with _own_server(folder) as target:
@@ -67,7 +67,7 @@ def run(folder: Path | None, console: Console, observe: bool) -> bool:
                 console.print(report.summary(results), highlight=False)
                 for result in results:
                     if report.failed([result]):
-                        console.print(report.claims_table(result), highlight=False)
+                        console.print(report.checks_table(result), highlight=False)
             return _refereed(stage, console) and held
 
 

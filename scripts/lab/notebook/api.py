@@ -25,13 +25,13 @@ from lab.base.language import Text
 from lab.drills import ablation as defences_tried
 from lab.drills import catalogue as drills
 from lab.drills.ablation import Matrix
-from lab.drills.catalogue import Outcome
+from lab.drills.catalogue import DrillOutcome
 from lab.experiments import concurrent_claims
 from lab.experiments import fencing_table as truth_tables
 from lab.experiments.concurrent_claims import Race
 from lab.experiments.fencing_table import Guard
 from lab.lessons import registry
-from lab.lessons.lesson import Claim, Observed
+from lab.lessons.lesson import Check, Observed
 from lab.notebook import claims_chart as bars
 from lab.notebook.variants import play_working, queue_of
 from lab.protocol import loader
@@ -135,15 +135,15 @@ def begin(number: str) -> None:
 # -- telling
 
 
-def claim(name: str, seen: Play | Mapping[str, Outcome] | Matrix) -> None:
+def claim(name: str, seen: Play | Mapping[str, DrillOutcome] | Matrix) -> None:
     """Show the claim of a scenario, `NN_case`, or of an experiment, `NN.slug`, and judge it by what was seen of it.
 
     `seen` is a play of the scenario, or what `drill` or `defences` gave. Raises LabError if it says nothing about that claim.
     """
-    stated = _find_claim(name)
+    stated = _find_check(name)
     if stated.judge is None:
         raise LabError(f"The claim {stated.id} is judged by its own experiment only: nb.observe({stated.id!r}).")
-    _show_claims([(stated, stated.judge(seen))])
+    _show_checks([(stated, stated.judge(seen))])
 
 
 def sql(name: str, *steps: str) -> None:
@@ -177,27 +177,27 @@ def answer(guess: object, seen: object) -> None:
 
 
 def observe(*ids: str) -> None:
-    """Run claims by their ids, `NN.slug`, and show what was observed."""
-    _show_claims([(stated, stated.observe(stage())) for stated in map(_find_claim, ids)])
+    """Run checks by their ids, `NN.slug`, and show what was observed."""
+    _show_checks([(stated, stated.observe(stage())) for stated in map(_find_check, ids)])
 
 
 def figures(name: str) -> Mapping[str, object]:
-    """Run a claim by its id, `NN.slug`, and show what was observed; returns its figures by name, none if it could not be run."""
-    stated = _find_claim(name)
+    """Run a check by its id, `NN.slug`, and show what was observed; returns its figures by name, none if it could not be run."""
+    stated = _find_check(name)
     seen = stated.observe(stage())
-    _show_claims([(stated, seen)])
+    _show_checks([(stated, seen)])
     return seen.figures
 
 
 def surprises(number: str, everything: bool = False) -> None:
     """Run the surprises of a lesson, and show what was observed; the slow ones only if `everything` is wanted."""
     (lesson,) = registry.choose([number])
-    surprising = [claim for claim in lesson.claims if not claim.core]
-    left = [claim for claim in surprising if claim.slow and not everything]
-    observe(*(claim.id for claim in surprising if claim not in left))
+    surprising = [check for check in lesson.checks if not check.core]
+    left = [check for check in surprising if check.slow and not everything]
+    observe(*(check.id for check in surprising if check not in left))
     if left:
         how = f'nb.surprises("{number}", everything=True)'
-        told = "\n".join(f"- {_both(claim.text)}" for claim in left)
+        told = "\n".join(f"- {_both(check.text)}" for check in left)
         _show(f"Not run here, being slow: `{how}` runs them. *Não executadas aqui, por demorarem: `{how}`.*\n\n{told}")
 
 
@@ -225,7 +225,7 @@ def queue_up(sessions: int = 4, skip_locked: bool = False, work: float = 0.3) ->
 
 
 def compete(
-    sessions: int = 10, documents: int = 100, claim: concurrent_claims.Claim = "skip_locked", work: float = 0.0
+    sessions: int = 10, documents: int = 100, claim: concurrent_claims.Way = "skip_locked", work: float = 0.0
 ) -> Race:
     """Let so many sessions, released together, empty a queue of so many documents; see lab.experiments.concurrent_claims.race."""
     return concurrent_claims.race(stage().conninfo, sessions=sessions, documents=documents, claim=claim, work=work)
@@ -298,12 +298,12 @@ def truth_table(*own: str) -> pd.DataFrame:
     return _frame(("guard", *(each.shown.en for each in situations), "owner's finish after any other change"), rows)
 
 
-def drill(*names: str) -> dict[str, Outcome]:
+def drill(*names: str) -> dict[str, DrillOutcome]:
     """Hold drills of lesson 09; returns what each came to, see lab.drills.catalogue."""
     return {name: drills.hold(drills.find(name), stage().conninfo) for name in names}
 
 
-def interrupt(point: str = "calling", killed: bool = False, keys: bool = True) -> dict[str, Outcome]:
+def interrupt(point: str = "calling", killed: bool = False, keys: bool = True) -> dict[str, DrillOutcome]:
     """Kill a worker at a point of its first document, or let it stand still there past its lease, while others work on.
 
     `point` is locked, claimed, calling, called or obtained; `keys` whether the receiver executes a key only once.
@@ -329,7 +329,7 @@ def damage(matrix: Matrix) -> pd.DataFrame:
     return _frame(("without", "when", "with it", *(shown.en for _, shown in kinds)), rows).set_index("without")
 
 
-def outcomes(held: Mapping[str, Outcome]) -> pd.DataFrame:
+def outcomes(held: Mapping[str, DrillOutcome]) -> pd.DataFrame:
     """What drills came to, one a row."""
     columns = (
         "drill",
@@ -400,20 +400,20 @@ def _show(markdown: str) -> None:
     display({"text/markdown": markdown, "text/plain": markdown}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def _find_claim(name: str) -> Claim:
+def _find_check(name: str) -> Check:
     """The claim of a scenario, `NN_case`, or an experiment, `NN.slug`; LabError if there is none."""
-    for claim in registry.choose([name[:2]])[0].claims:
-        if claim.id == f"{name[:2]}.{name[3:]}":
-            return claim
-    raise LabError(f"Lesson {name[:2]} has no claim {name}.")
+    for check in registry.choose([name[:2]])[0].checks:
+        if check.id == f"{name[:2]}.{name[3:]}":
+            return check
+    raise LabError(f"Lesson {name[:2]} has no check {name}.")
 
 
-def _show_claims(judged: Iterable[tuple[Claim, Observed]]) -> None:
+def _show_checks(judged: Iterable[tuple[Check, Observed]]) -> None:
     lines = ["| claim | observed | holds |", "|:--|:--|:--|"]
-    for claim, seen in judged:
+    for check, seen in judged:
         why = _plain(seen.why)
         holds = {True: "yes", False: f"**no**: {why}", None: f"not decided: {why}"}[seen.holds]
-        lines.append(f"| {_both(claim.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
+        lines.append(f"| {_both(check.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
     _show("\n".join(lines))
 
 

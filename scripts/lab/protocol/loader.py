@@ -69,7 +69,7 @@ CLASSES_OF_THE_DOCUMENT = ("22", "23", "54")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FileOutcome:
     """What became of one file.
 
     `key` is None if the file was refused before its key was known. `reason` is None if it was
@@ -99,7 +99,7 @@ class _Refused(Exception):
         self.reason = Text(en, pt)
 
 
-def load(conninfo: str, paths: Sequence[Path]) -> list[Outcome]:
+def load(conninfo: str, paths: Sequence[Path]) -> list[FileOutcome]:
     """Load XML files into the queue, each in a transaction of its own.
 
     conninfo: where the queue is. paths: the files, in the order in which they shall enter.
@@ -108,24 +108,24 @@ def load(conninfo: str, paths: Sequence[Path]) -> list[Outcome]:
     Raises LabError if no document can go in: the server cannot be reached or is lost on the way
     (ServerError), has no libxml (ServerError), no queue yet, no privilege. What went in stays in.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[FileOutcome] = []
     with _connect(conninfo) as connection:
         statement = _statement(connection, len(paths))
         for path in paths:
             try:
                 document = _read(path)
             except _Refused as refusal:
-                outcomes.append(Outcome(path, None, False, refusal.reason, None))
+                outcomes.append(FileOutcome(path, None, False, refusal.reason, None))
                 continue
             sqlstate = _insert(connection, statement, path.name, document)
             if sqlstate and not sqlstate.startswith(CLASSES_OF_THE_DOCUMENT):
                 _stop(sqlstate, sum(outcome.loaded for outcome in outcomes), len(paths))
             reason = _reason(sqlstate, document.key) if sqlstate else None
-            outcomes.append(Outcome(path, document.key, reason is None, reason, sqlstate))
+            outcomes.append(FileOutcome(path, document.key, reason is None, reason, sqlstate))
     return outcomes
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[FileOutcome]) -> str:
     """How many files went in, how many did not: "4 loaded, 3 refused" in the reader's language."""
     loaded = sum(outcome.loaded for outcome in outcomes)
     refused = len(outcomes) - loaded

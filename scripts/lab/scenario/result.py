@@ -8,7 +8,7 @@ from typing import Literal
 from lab.base.errors import PlayError
 from lab.scenario.grammar import Scenario, Step
 
-Outcome = Literal["done", "error", "waiting"]
+StepOutcome = Literal["done", "error", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class StepRun:
 
     step: Step
     started: float
-    outcome: Outcome = "waiting"
+    outcome: StepOutcome = "waiting"
     ended: float | None = None
     waited_for: tuple[str, ...] = ()
     waiting_since: float | None = None
