@@ -22,7 +22,6 @@ from lab.server.target import Target, named_server, open_target
 
 TARGET = pytest.StashKey[Target]()
 MOST_PROCESSES = 4
-LONG = ("test_lessons", "test_notebooks")
 SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later
 
 
@@ -41,7 +40,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first, else one process is left with them at the end."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    items.sort(
+        key=lambda item: not (item.name.startswith("test_every_check_of_lesson") or item.path.stem == "test_notebooks")
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:

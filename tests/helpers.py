@@ -15,8 +15,10 @@ import pytest
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.lessons.registry import choose
 from lab.scenario import grammar, library
 from lab.scenario.grammar import Scenario
+from lab.scenario.stage import Stage
 from lab.server.binaries import find_server_binaries
 
 HEAD = "-- A claim.\n-- @pt Uma afirmação.\n"
@@ -100,3 +102,17 @@ def terminate(conninfo: str, name: str) -> None:
         name,
     )
     assert rows == [(True,)]
+
+
+def check_lesson(name: str, stage: Stage) -> None:
+    """Run every check of a lesson, the surprises too; fails with what was observed of those that do not hold."""
+    (told,) = choose([name])
+    result = told.run(stage, surprises=True)
+    failed = [
+        f"{each.check.id}: {each.observed.text}. {each.observed.why}"
+        for each in result.checks
+        if not each.observed.holds
+    ]
+    assert not failed
+    assert [each.check for each in result.checks] == told.checks
+    assert all(each.observed.en and each.observed.pt for each in result.checks)

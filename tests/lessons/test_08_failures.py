@@ -13,10 +13,11 @@ from lab.protocol import loader
 from lab.scenario import grammar
 from lab.scenario.library import find_scenario
 from lab.scenario.player import play
+from lab.scenario.stage import Stage
 from lab.server.psql import run_scripts
 from lab.server.schema import build, numbered_scripts, scripts_for
 from lab.server.session import SessionPins
-from tests.helpers import execute, fetch, mutated
+from tests.helpers import check_lesson, execute, fetch, mutated
 
 CANARY = "CANARIO-4711"
 EPISODE = [DOCUMENTS / f"nfe-000{number}.xml" for number in (1, 2, 3, 4)]
@@ -352,3 +353,7 @@ def test_without_the_error_the_commit_saves(module_database: str) -> None:
     played = play(told, module_database)
     assert played["a_commits"].command == "COMMIT"
     assert played["c_reads"].rows == (("1", "concluido"),)
+
+
+def test_every_check_of_lesson_08_passes(stage: Stage) -> None:
+    check_lesson("08_failures", stage)

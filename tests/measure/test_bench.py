@@ -11,8 +11,8 @@ from lab.base.errors import LabError
 from lab.measure import bench, guarantee_cost, worker_vs_pgbench
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
 from lab.server.target import Target
+from tests.cli.test_command import lab
 from tests.helpers import execute, fetch
-from tests.test_command import lab
 
 
 @pytest.fixture(scope="module")

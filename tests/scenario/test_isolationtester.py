@@ -23,7 +23,7 @@ from lab.server.session import SessionPins
 from lab.server.target import Target
 from tests.conftest import nothing_left
 from tests.helpers import WAIT, all_scenarios, fetch, mutated, parsed
-from tests.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
+from tests.scenario.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
 
 each_scenario = pytest.mark.parametrize("told", all_scenarios(), ids=lambda told: told.name)
 

@@ -29,7 +29,7 @@ from lab.server.schema import build, scripts_for
 from lab.server.session import SessionPins
 from lab.server.target import Target
 from tests.conftest import nothing_left
-from tests.helpers import execute, fetch, run_lab
+from tests.helpers import check_lesson, execute, fetch, run_lab
 
 STATE = 10
 ROLES = tuple(grants.lab_role(duty) for duty in grants.DUTIES)
@@ -772,3 +772,7 @@ def test_the_command_shows_it_once_away_from_a_terminal(queue: psycopg.Connectio
     done = run_lab("top", LAB_DSN=grown)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "aguardando" in done.stdout
+
+
+def test_every_check_of_lesson_10_passes(stage: Stage) -> None:
+    check_lesson("10_operators", stage)

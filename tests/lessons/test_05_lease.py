@@ -23,7 +23,7 @@ from lab.server.schema import build
 from lab.server.session import SessionPins
 from lab.server.target import Target
 from tests.conftest import nothing_left
-from tests.helpers import execute, fetch, mutated, parsed
+from tests.helpers import check_lesson, execute, fetch, mutated, parsed
 from tests.test_sql import MINE, psql
 
 SCRIPT = paths.SQL / "05_lease.sql"
@@ -450,3 +450,7 @@ def test_every_scenario_of_the_lesson_has_its_claim() -> None:
     assert {scenario.name.replace("_", ".", 1) for scenario in library.scenarios("05_lease")} <= {
         claim.id for claim in told.checks
     }
+
+
+def test_every_check_of_lesson_05_passes(stage: Stage) -> None:
+    check_lesson("05_lease", stage)

@@ -23,10 +23,11 @@ from lab.drills.harness import Ground, ground
 from lab.drills.invariants import Change, Damage, Document, Order, Tables
 from lab.drills.random_kills import Size
 from lab.maintain import readme
+from lab.scenario.stage import Stage
 from lab.server import psql, schema
 from lab.server.target import Target
 from tests.conftest import child_processes
-from tests.helpers import execute, fetch
+from tests.helpers import check_lesson, execute, fetch
 
 SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'sql_semana_12%' ORDER BY 1"
 NOON = datetime(2026, 10, 16, 12, tzinfo=UTC)
@@ -355,3 +356,7 @@ def test_a_drill_whose_database_is_gone_does_not_wait_for_it(here: Ground, tmp_p
     here.conninfo = f"host={tmp_path} dbname=lab"
     with pytest.raises(LabError, match="The database is away"):
         here.recover()
+
+
+def test_every_check_of_lesson_09_passes(stage: Stage) -> None:
+    check_lesson("09_effects", stage)

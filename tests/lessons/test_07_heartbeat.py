@@ -11,11 +11,12 @@ import pytest
 
 from lab.experiments.lease_budget import Measured, measure, percentile
 from lab.scenario.player import play
+from lab.scenario.stage import Stage
 from lab.server.psql import run_scripts
 from lab.server.schema import build, scripts_for
 from lab.server.session import SessionPins
 from tests.conftest import nothing_left
-from tests.helpers import fetch, mutated
+from tests.helpers import check_lesson, fetch, mutated
 
 INVALID = "22023"
 
@@ -231,3 +232,7 @@ def test_what_is_measured_is_held_for_longer_than_the_work_takes(database: str) 
     assert all(held > work for held, work in zip(measured.held, measured.work, strict=True))
     states = fetch(database, "SELECT status, count(*) FROM sql_semana_12.fila_documentos GROUP BY status")
     assert states == [("concluido", 20)]
+
+
+def test_every_check_of_lesson_07_passes(stage: Stage) -> None:
+    check_lesson("07_heartbeat", stage)

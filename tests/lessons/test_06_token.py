@@ -25,7 +25,7 @@ from lab.server import postmaster, psql, schema, throwaway
 from lab.server.session import SessionPins
 from lab.server.target import Target
 from tests.conftest import nothing_left
-from tests.helpers import execute, fetch, mutated
+from tests.helpers import check_lesson, execute, fetch, mutated
 
 GUARDS = [guard.name for guard in fencing_table.guards()]
 SITUATIONS = [situation.name for situation in fencing_table.situations()]
@@ -386,3 +386,7 @@ def test_a_scratch_server_is_gone_with_its_folder(own_server: Target) -> None:
         folder = server.base.parent
     assert not folder.exists()
     assert not server.running()
+
+
+def test_every_check_of_lesson_06_passes(stage: Stage) -> None:
+    check_lesson("06_token", stage)

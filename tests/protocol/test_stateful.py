@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 from lab.server import schema
 from lab.server.session import SessionPins
-from tests.protocol_model import NEXT_STAGES, SECRET, Call, Document, Model, Refused, Row, Span
+from tests.protocol.model import NEXT_STAGES, SECRET, Call, Document, Model, Refused, Row, Span
 
 EXAMPLES = 80
 STEPS = 50

@@ -1,0 +1,10 @@
+"""Lesson 03: its checks, on this server."""
+
+from __future__ import annotations
+
+from lab.scenario.stage import Stage
+from tests.helpers import check_lesson
+
+
+def test_every_check_of_lesson_03_passes(stage: Stage) -> None:
+    check_lesson("03_skip_locked_passes", stage)

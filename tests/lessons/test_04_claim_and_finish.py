@@ -1,0 +1,10 @@
+"""Lesson 04: its checks, on this server."""
+
+from __future__ import annotations
+
+from lab.scenario.stage import Stage
+from tests.helpers import check_lesson
+
+
+def test_every_check_of_lesson_04_passes(stage: Stage) -> None:
+    check_lesson("04_claim_and_finish", stage)
