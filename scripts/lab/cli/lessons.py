@@ -1,0 +1,174 @@
+"""The lessons: the tour, run, step, walk, and the notebooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.cli.common import show_progress, use_server, use_stage
+
+if TYPE_CHECKING:
+    from lab.scenario.grammar import Scenario
+
+Wanted = Annotated[
+    list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, as 02 or 01-04; all if none is named.")
+]
+
+
+def tour(context: typer.Context) -> None:
+    """The tour: the episode's story, in under ten seconds."""
+    if context.invoked_subcommand is not None:
+        return
+    from lab.lessons.tour import Tour
+
+    console = Console()
+    with use_server(console) as target, use_stage(target) as stage:
+        held = Tour(stage, console).tell()
+    raise typer.Exit(0 if held else 1)
+
+
+def run(
+    wanted: Wanted = None,
+    everything: Annotated[bool, typer.Option("--all", help="The surprises too.")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the run as JSON; - for the screen.")
+    ] = None,
+    load: Annotated[bool, typer.Option("--load", help="On a given server, more load than the quick form.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
+) -> None:
+    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a check fails."""
+    from lab.lessons import registry, report
+
+    chosen = registry.choose(wanted or [])
+    to_screen = json_file is not None and str(json_file) == "-"
+    console = Console(stderr=to_screen)
+    started, clock = datetime.now(UTC), time.monotonic()
+    results = []
+    if json_file is not None and re.match(r"\d\d?(-\d\d?)?$", str(json_file)):
+        raise LabError(
+            say(
+                f"--json wants a file, and {json_file} is a lesson.",
+                f"--json pede um arquivo, e {json_file} é uma lição.",
+            )
+        )
+    if json_file is not None and not to_screen:
+        _write_json({}, json_file)  # where it cannot be written, better said now than after the run
+    with use_server(console, quiet) as target, use_stage(target, load) as stage:
+        stage.build(1)  # what keeps every lesson from running is said once, here
+        for lesson in chosen:
+            with show_progress(console, quiet) as progress:
+                results.append(lesson.run(stage, surprises=everything, progress=progress))
+            if not quiet or report.failed(results[-1:]):
+                console.print(report.checks_table(results[-1]), highlight=False)
+    console.print(report.summary(results), style="bold red" if report.failed(results) else "bold", highlight=False)
+    if json_file is not None:
+        server = {"version": target.version, "version_num": target.version_num, "source": target.source}
+        run_as_json = report.as_json(results, server, started.isoformat(timespec="seconds"), time.monotonic() - clock)
+        _write_json(run_as_json, None if to_screen else json_file)
+    raise typer.Exit(1 if report.failed(results) else 0)
+
+
+def step(
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
+) -> None:
+    """Play a lesson Enter by Enter, sessions side by side."""
+    from lab.lessons.stepper import Stepper, Stopped
+
+    scenarios = [scenario for word in wanted for scenario in _scenarios(word, everything)]
+    console = Console()
+    with use_server(console) as target, use_stage(target) as stage:
+        stepper = Stepper(stage, console)
+        try:
+            for number, scenario in enumerate(scenarios, start=1):
+                stepper.play(scenario)
+                if number < len(scenarios):
+                    more = f"{number}/{len(scenarios)}"
+                    stepper.enter(
+                        say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário")
+                    )
+            console.print(say("That was all of it.", "Era isso."), style="bold")
+        except Stopped:
+            console.print()
+    failed = any(not played.as_expected for played in stage.played)
+    raise typer.Exit(1 if failed else 0)
+
+
+def walk(
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
+) -> None:
+    """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    from lab.scenario import psql_scripts
+
+    console = Console()
+    watch = os.path.relpath(paths.SQL / "watch.sql")
+    lines = [
+        say(
+            'In each terminal first, for the lab\'s own server:  eval "$(./lab env)"',
+            'Primeiro, em cada terminal, para o servidor do laboratório:  eval "$(./lab env)"',
+        ),
+        say(
+            f"In one more, to watch who waits for whom:          psql -X -f {watch}",
+            f"Em mais um, para ver quem espera por quem:                   psql -X -f {watch}",
+        ),
+    ]
+    for word in wanted:
+        lines += ["", *(psql_scripts.walk(scenario) + "\n" for scenario in _scenarios(word, everything))]
+    console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
+
+
+def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None) -> None:
+    """Open the notebooks in Jupyter."""
+    os.chdir(paths.ROOT)
+    # Jupyter would write to the reader's home; what the lab makes lies in its own folder.
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        os.environ.setdefault(name, str(paths.home() / "jupyter" / name.lower()))
+    as_root = ["--allow-root"] if os.geteuid() == 0 else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
+
+
+def _scenarios(word: str, surprises: bool) -> list[Scenario]:
+    """The scenarios that the word names: one by its name, or those of a lesson in the order in which it tells them."""
+    from lab.lessons import registry
+    from lab.scenario import library
+    from lab.scenario.grammar import read
+
+    name = word.replace(".", "_")  # as a check is called
+    if len(name) > 2 and "_" in name and name not in {known.name for known in registry.lessons()}:
+        return [library.find_scenario(name)]
+    told = [
+        library.scenario_path(lesson.name, check.case)
+        for lesson in registry.choose([name])
+        for check in lesson.checks
+        if check.core or surprises
+    ]
+    return [read(path) for path in told if path.exists()]
+
+
+def _write_json(run: dict[str, Any], file: Path | None) -> None:
+    text = json.dumps(run, indent=2, ensure_ascii=False) + "\n"
+    if file is None:
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(
+            say(
+                f"The JSON cannot be written to {file}: {error.strerror}. Name another file.",
+                f"Não dá para gravar o JSON em {file}: {error.strerror}. Indique outro arquivo.",
+            )
+        ) from error

@@ -1,0 +1,115 @@
+"""For maintainers: tests, recording, every server version, benchmarks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.cli.common import use_server, use_stage
+
+
+def test(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST OPTIONS …]")] = None) -> None:
+    """Run the tests."""
+    os.chdir(paths.ROOT)
+    shared_out = ["-n", "auto", "--dist", "worksteal"]
+    # In this process's place, so that ^C reaches the tests, which stop their servers.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *shared_out, *(arguments or [])])
+
+
+def record(
+    yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
+) -> None:
+    """Record golden transcripts, psql scripts and observations, after showing what changed."""
+    from lab.maintain import record
+
+    console = Console()
+    with use_server(console) as target, use_stage(target) as stage:
+        changed = record.changes(stage)
+        record.show(changed, console)
+        if changed and not yes and not typer.confirm(say("Write these?", "Gravar?"), default=False):
+            raise typer.Exit(1)
+        record.keep(changed)
+        record.tell_tour(target, stage)
+        record.tell_truth_table(stage)
+        record.tell_defence_matrix(stage)
+        held = record.observe(target, stage, console)
+    raise typer.Exit(0 if held else 1)
+
+
+def soak(
+    plays: Annotated[int, typer.Option(min=1, help="Plays of each scenario.")] = 200,
+    busy: Annotated[bool, typer.Option("--busy", help="With every core kept at work.")] = False,
+) -> None:
+    """Play every scenario many times; each must give one transcript only."""
+    from lab.maintain import repeat
+
+    console = Console()
+    with use_server(console) as target, use_stage(target) as stage:
+        good = repeat.soak(stage, console, plays, busy)
+    raise typer.Exit(0 if good else 1)
+
+
+def matrix(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER …]", help="Folders of server programs.")
+    ] = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Write the observations under data/observed.")] = False,
+) -> None:
+    """Run every check and the referee on every server version that can be had here."""
+    from lab.maintain import versions
+
+    console = Console()
+    good = [versions.run(folder, console, observe) for folder in (folders or versions.program_folders(console))]
+    raise typer.Exit(0 if all(good) else 1)
+
+
+def bench(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PART …]", help="All if none is named; a wrong one is answered with all."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
+    load: Annotated[bool, typer.Option("--load", help="On a given server too: it is loaded to its limit.")] = False,
+    keep: Annotated[bool, typer.Option("--record", help="Write the figures under data/observed.")] = False,
+) -> None:
+    """Measure: the worker against pgbench, what each guarantee costs, a claim among many; lab: the lab's own running times."""
+    from lab.measure import bench
+
+    for part in parts or ():
+        if part not in bench.PARTS:
+            raise typer.BadParameter(f"{part} is none of {', '.join(bench.PARTS)}")
+    console = Console()
+    chosen = parts or bench.PARTS
+    wanted = tuple(part for part in chosen if part != bench.LAB)
+    if keep and set(wanted) != set(bench.QUEUE):
+        raise typer.BadParameter(f"--record wants {', '.join(bench.QUEUE)}, so that the figures are of one run")
+    with use_server(console) as target:
+        if target.embedded is None and wanted:
+            _insist_on_load(load)
+        if wanted:
+            figures = bench.queue(target, console, rounds, wanted)
+            if keep:
+                bench.RECORDED.write_text(figures.as_json(), encoding="utf-8")
+        if bench.LAB in chosen:
+            with use_stage(target) as stage:
+                bench.bench(stage, console, rounds)
+
+
+def _insist_on_load(load: bool) -> None:
+    if not load:
+        raise LabError(
+            say(
+                "A server of yours is named (LAB_DSN or PG…), and the benchmark loads a server to its limit: add --load if that is"
+                " what you want.",
+                "Um servidor seu foi indicado (LAB_DSN ou PG…), e o benchmark leva o servidor ao limite: use --load se for isso que"
+                " você quer.",
+            )
+        )

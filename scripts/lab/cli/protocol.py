@@ -1,0 +1,83 @@
+"""The protocol: take it home, and check the permissions around it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from lab.cli.common import use_server
+
+if TYPE_CHECKING:
+    from lab.protocol.grants import Duty
+
+
+def protocol(
+    names: Annotated[str, typer.Option(metavar="pt|en", help="Language of the names in the database.")] = "pt",
+    schema_: Annotated[
+        str | None, typer.Option("--schema", help="Where to install it (fila, or queue in English).")
+    ] = None,
+    worker: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE", help="Who works; may be repeated, as all of these.")
+    ] = None,
+    reader: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who only looks.")] = None,
+    operator: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who steps in.")] = None,
+    application: Annotated[list[str] | None, typer.Option(metavar="ROLE", help="Who brings documents.")] = None,
+) -> None:
+    """Print the protocol to take home: one SQL file that installs it; ./lab protocol > protocol.sql.
+
+    ./lab check-permissions --schema NAME --worker ROLE … then tells whether every account may do its part there.
+    """
+    from lab.protocol import take_home
+
+    if names not in take_home.SCHEMAS:
+        raise typer.BadParameter(f"--names {names} is none of {', '.join(take_home.SCHEMAS)}")
+    roles = {"worker": worker, "reader": reader, "operator": operator, "application": application}
+    chosen = {kind: given or [] for kind, given in roles.items()}
+    sys.stdout.write(take_home.protocol(names, schema_ or take_home.SCHEMAS[names], chosen))
+
+
+def check_permissions(
+    application: Annotated[str | None, typer.Option(metavar="ROLE", help="Who enqueues.")] = None,
+    worker: Annotated[str | None, typer.Option(metavar="ROLE", help="Who works.")] = None,
+    operator: Annotated[str | None, typer.Option(metavar="ROLE", help="Who steps in.")] = None,
+    reader: Annotated[str | None, typer.Option(metavar="ROLE", help="Who looks.")] = None,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Connect so, as the service account itself; with a passfile or service=, never a password here."
+        ),
+    ] = None,
+    schema_: Annotated[
+        str | None,
+        typer.Option("--schema", help="Where the queue is: the lab's own, or one that ./lab protocol installed."),
+    ] = None,
+) -> None:
+    """Run the whole protocol as the service accounts, undo it, and name each grant that is missing (from lesson 10 on).
+
+    Without a role: the lab's own four. With some: only those, and the rest of it as the connection's own user.
+    """
+    from lab.protocol import permissions
+    from lab.server.session import SCHEMA, SessionPins
+
+    given: dict[Duty, str | None] = {
+        "application": application,
+        "worker": worker,
+        "operator": operator,
+        "reader": reader,
+    }
+    roles = {duty: role for duty, role in given.items() if role}
+    if (dsn is not None or schema_ is not None) and not roles:
+        with_ = "--dsn" if dsn is not None else "--schema"
+        raise typer.BadParameter(f"with {with_}, say what the account is for, as in --worker ROLE")
+    console = Console()
+    with ExitStack() as last:
+        conninfo = dsn if dsn is not None else last.enter_context(use_server(console)).conninfo
+        connection = last.enter_context(SessionPins().psycopg_connection(conninfo, "lab/permissions"))
+        checked = permissions.check(connection, roles or None, schema=schema_ or SCHEMA)
+    console.print(permissions.table(checked), highlight=False)
+    console.print(permissions.summary(checked), style="bold" if checked.good else "bold red", highlight=False)
+    raise typer.Exit(0 if checked.good else 1)

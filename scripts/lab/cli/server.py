@@ -1,0 +1,78 @@
+"""The lab's own server, and what the lab finds on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lab.base.errors import LabError
+from lab.base.language import say
+from lab.cli.common import use_server
+
+
+def up() -> None:
+    """Start the lab's own server."""
+    with use_server(Console()):
+        pass
+
+
+def down() -> None:
+    """Stop the lab's own server; its data stay."""
+    from lab.server.embedded import EmbeddedServer
+
+    stopped = EmbeddedServer().down()
+    print(say("Stopped.", "Parado.") if stopped else say("It was not running.", "Não estava no ar."))
+
+
+def status() -> None:
+    """Say which server would be used, and whether it is running; non-zero if it is not."""
+    from lab.server.target import open_target
+
+    target = open_target(start=False)
+    print(target.headline())
+
+
+def env() -> None:
+    """Print the variables for a plain psql:  eval "$(./lab env)"."""
+    with use_server(Console(stderr=True), quiet=True) as target:
+        if target.embedded is None:
+            raise LabError(
+                say(
+                    "A server of yours is in use (LAB_DSN or PG… is set): psql needs no variables from the lab.",
+                    "O servidor em uso é o seu (LAB_DSN ou PG… definido): o psql não precisa de variáveis do laboratório.",
+                )
+            )
+        for name, value in target.embedded.environment().items():
+            print(f"export {name}={shlex.quote(value)}")
+
+
+def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
+    """Open psql on the lab's database."""
+    from lab.server.binaries import find_psql
+    from lab.server.psql import libpq_environment
+
+    with use_server(Console(stderr=True), quiet=True) as target:
+        environment = os.environ | libpq_environment(target.conninfo)
+    program = str(find_psql())
+    os.execve(program, [program, *(arguments or [])], environment)
+
+
+def doctor() -> None:
+    """Say what the lab finds on this machine, and what is wrong."""
+    from rich.table import Table
+
+    from lab.server import doctor as diagnosis
+
+    findings = diagnosis.examine()
+    table = Table(show_header=False, box=None)
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for finding in findings:
+        mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]·[/]"}[finding.good]
+        table.add_row(mark, finding.what, finding.found)
+    Console().print(table, highlight=False)
+    raise typer.Exit(1 if any(finding.good is False for finding in findings) else 0)
