@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import psycopg
 
+from lab.base import wait
 from lab.base.errors import CannotRunHere
 from lab.base.language import Text, brazilian, say
 from lab.experiments.concurrent_claims import race
@@ -283,13 +282,15 @@ def _dead_rows_after_vacuum(connection: psycopg.Connection) -> int:
     if connection.info.server_version >= 150000:
         # A session hands its counts over at most once a second; those of the updates must be in before VACUUM's.
         connection.execute("SELECT pg_stat_force_next_flush()")
-    before = connection.execute(counted).fetchone()
+    before = after = connection.execute(counted).fetchone() or (0, 0)
     connection.execute("VACUUM fila_documentos")
+
+    def there() -> bool:
+        nonlocal after
+        after = connection.execute(counted).fetchone() or before
+        return bool(after[0] > before[0])
+
     # Up to PostgreSQL 14 a process of its own gathers the statistics: look until this VACUUM is in them.
-    deadline = time.monotonic() + 10
-    while (after := connection.execute(counted).fetchone()) and before and after[0] == before[0]:
-        if time.monotonic() > deadline:
-            raise CannotRunHere("The server's statistics did not show a VACUUM within 10 s.")
-        time.sleep(0.01)
-    assert after
+    if not wait.until(there, 10):
+        raise CannotRunHere("The server's statistics did not show a VACUUM within 10 s.")
     return int(after[1])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import psycopg
 
+from lab.base import wait
 from lab.base.errors import LabError
 from lab.base.language import Text, brazilian
 from lab.experiments import lease_budget
@@ -175,19 +174,20 @@ def _heap_only(stage: Stage, index: str | None, documents: int = 200, beats: int
 
 def _updates(connection: psycopg.Connection, at_least: int) -> tuple[int, int]:
     """How many rows of the queue were updated, and how many of them heap-only, once there are so many."""
-    deadline = time.monotonic() + 10
-    while True:
+    row = (0, 0)
+
+    def there() -> bool:
+        nonlocal row
         row = connection.execute(
             "SELECT pg_stat_get_tuples_updated('fila_documentos'::regclass),"
             " pg_stat_get_tuples_hot_updated('fila_documentos'::regclass) FROM pg_stat_clear_snapshot()"
-        ).fetchone()
-        assert row
-        if row[0] >= at_least:
-            return int(row[0]), int(row[1])
-        if time.monotonic() > deadline:
-            raise LabError("The server's statistics did not show the updates within 10 s.")
-        # A session that has ended, and up to PostgreSQL 14 a process of its own, brings them a moment later.
-        time.sleep(0.01)
+        ).fetchone() or (0, 0)
+        return row[0] >= at_least
+
+    # A session that has ended, and up to PostgreSQL 14 a process of its own, brings them a moment later.
+    if not wait.until(there, 10):
+        raise LabError("The server's statistics did not show the updates within 10 s.")
+    return row
 
 
 def _list(minutes: list[int]) -> str:

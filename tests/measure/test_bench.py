@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from lab.base.errors import LabError
-from lab.measure import bench, guarantee_cost, worker_vs_pgbench
+from lab.measure import guarantee_cost, worker_vs_pgbench
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
 from lab.server.target import Target
 from tests.cli.test_command import lab
@@ -137,4 +137,3 @@ def test_a_given_server_is_loaded_only_if_that_is_asked_for(field: Field) -> Non
     done = lab("bench", LAB_DSN=field.conninfo)
     assert (done.returncode, "add --load" in done.stderr) == (1, True)
     assert lab("bench", "nothing", LAB_DSN=field.conninfo).returncode == 2
-    assert set(bench.QUEUE) < set(bench.PARTS)

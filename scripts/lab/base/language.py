@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+
+from lab.base import config
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Text:
 
 def portuguese() -> bool:
     """Whether the reader asked for Portuguese (LAB_LANG=pt, pt_BR, …)."""
-    return os.environ.get("LAB_LANG", "").lower().startswith("pt")
+    return (config.value("LAB_LANG") or "").lower().startswith("pt")
 
 
 def say(en: str, pt: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
+
+from lab.base import config
 
 ROOT = Path(__file__).resolve().parents[3]
 SQL = ROOT / "sql"
@@ -20,7 +21,7 @@ def home() -> Path:
     Returns LAB_HOME if it is set; otherwise the folder that holds the virtual environment in use, since the launcher chose it
     (a notebook's kernel knows only the environment); otherwise `.lab` in the checkout.
     """
-    if chosen := os.environ.get("LAB_HOME"):
+    if chosen := config.value("LAB_HOME"):
         return Path(chosen).resolve()
     prefix = Path(sys.prefix)
     if prefix.name == "venv" and (prefix / "queue-lab").exists():

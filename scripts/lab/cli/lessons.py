@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.cli.common import show_progress, use_server, use_stage
@@ -135,7 +135,7 @@ def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUP
     os.chdir(paths.ROOT)
     # Jupyter would write to the reader's home; what the lab makes lies in its own folder.
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
-        os.environ.setdefault(name, str(paths.home() / "jupyter" / name.lower()))
+        config.default(name, str(paths.home() / "jupyter" / name.lower()))
     as_root = ["--allow-root"] if os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
 

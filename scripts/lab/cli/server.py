@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lab.base import config
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.cli.common import use_server
@@ -56,7 +57,7 @@ def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OP
     from lab.server.psql import libpq_environment
 
     with use_server(Console(stderr=True), quiet=True) as target:
-        environment = os.environ | libpq_environment(target.conninfo)
+        environment = config.for_process(**libpq_environment(target.conninfo))
     program = str(find_psql())
     os.execve(program, [program, *(arguments or [])], environment)
 

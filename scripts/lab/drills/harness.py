@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+from lab.base import wait
 from lab.base.errors import LabError
 from lab.drills import invariants
 from lab.drills.process import SECONDS, Child, Event
@@ -132,12 +132,9 @@ class Ground:
     def wait_until(self, condition: LiteralString) -> None:
         """Wait until a condition on a document holds for one of them; LabError if it does not come true in time."""
         query = f"SELECT EXISTS (SELECT FROM fila_documentos WHERE {condition})"
-        deadline = time.monotonic() + SECONDS
         with self.connection() as connection:
-            while connection.execute(query).fetchone() != (True,):
-                if time.monotonic() > deadline:
-                    raise LabError(f"The drill waited for {SECONDS:.0f} s in vain until: {condition}")
-                time.sleep(0.02)
+            if not wait.until(lambda: connection.execute(query).fetchone() == (True,), SECONDS):
+                raise LabError(f"The drill waited for {SECONDS:.0f} s in vain until: {condition}")
 
     def tables(self) -> invariants.Tables:
         """The queue's tables as they are now."""

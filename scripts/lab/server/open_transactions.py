@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import psycopg
 
+from lab.base import wait
 from lab.base.errors import CannotRunHere
 from lab.base.language import say
 
@@ -20,15 +19,11 @@ def wait_for_older_transactions(connection: psycopg.Connection, patience: float 
     """
     row = connection.execute("SELECT pg_current_xact_id()").fetchone()
     assert row
-    deadline = time.monotonic() + patience
-    while connection.execute(
-        "SELECT 1 FROM pg_current_snapshot() AS seen WHERE pg_snapshot_xmin(seen) <= %s::xid8", row
-    ).fetchone():
-        if time.monotonic() > deadline:
-            raise CannotRunHere(
-                say(
-                    "a transaction stays open on this server; until it ends, dead row versions cannot be removed",
-                    "uma transação continua aberta neste servidor; até ela acabar, versões mortas não podem ser removidas",
-                )
+    older = "SELECT 1 FROM pg_current_snapshot() AS seen WHERE pg_snapshot_xmin(seen) <= %s::xid8"
+    if not wait.until(lambda: connection.execute(older, row).fetchone() is None, patience):
+        raise CannotRunHere(
+            say(
+                "a transaction stays open on this server; until it ends, dead row versions cannot be removed",
+                "uma transação continua aberta neste servidor; até ela acabar, versões mortas não podem ser removidas",
             )
-        time.sleep(0.01)
+        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base import config
 from lab.base.errors import ServerError
 from lab.base.language import say
 from lab.server.os_user import Account
@@ -45,7 +45,7 @@ class Passfile:
 
         Raises ServerError if LAB_PORT is no port.
         """
-        if wanted := os.environ.get("LAB_PORT"):
+        if wanted := config.value("LAB_PORT"):
             return _checked_port(wanted)
         if known := self._known():
             return known[0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from lab.base import wait
 from lab.base.errors import ServerError
 from lab.base.language import say
 
@@ -74,11 +74,8 @@ def stop(data: Path) -> bool:
     ):
         with suppress(psutil.NoSuchProcess):  # it may have ended by itself just now
             process.send_signal(sign)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if has_ended(process):
-                return True
-            time.sleep(0.02)
+        if wait.until(lambda: has_ended(process), seconds):
+            return True
     raise ServerError(
         say(
             f"The lab's server (process {process.pid}) does not stop. Its log is {data.parent / 'log'}.",

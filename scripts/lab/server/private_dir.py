@@ -8,6 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from lab.base import config
 from lab.base.errors import ServerError
 from lab.base.language import say
 from lab.server.os_user import Account
@@ -42,7 +43,7 @@ def server_folder(home: Path) -> Path:
 
 def state_folder() -> Path:
     """The folder in which programs keep their state for this user."""
-    chosen = os.environ.get("XDG_STATE_HOME")
+    chosen = config.value("XDG_STATE_HOME")
     return (Path(chosen) if chosen else Path.home() / ".local" / "state") / "queue-lab"
 
 

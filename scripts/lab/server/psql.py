@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 from psycopg import OperationalError, pq
 
+from lab.base import config
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.server.binaries import find_psql
@@ -22,7 +22,7 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     files = [argument for script in scripts for argument in ("-f", str(script))]
     done = subprocess.run(
         [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
-        env=os.environ | libpq_environment(conninfo) | {"PGAPPNAME": "lab/psql", "PGCLIENTENCODING": "UTF8"},
+        env=config.for_process(**libpq_environment(conninfo), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"),
         capture_output=True,
         encoding="utf-8",
         errors="replace",

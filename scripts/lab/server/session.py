@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import conninfo as libpq_conninfo
 from psycopg import pq
 
+from lab.base import config
 from lab.base.errors import ServerError
 from lab.base.language import say
 
@@ -85,7 +85,7 @@ def _pin(pgconn: pq.abc.PGconn) -> None:
     """Pin what libpq takes from the environment and sends after the options, so that it would win over them."""
     wanted = SessionPins().settings()
     for variable, setting in (("PGDATESTYLE", "DateStyle"), ("PGTZ", "TimeZone")):
-        if variable in os.environ:
+        if config.is_set(variable):
             pgconn.exec_(f"SET {setting} = {wanted[setting]}".encode())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
+from lab.base import config
 from lab.base.errors import LabError, NotRunning, ServerError
 from lab.base.language import say
 from lab.server import temp_databases
@@ -97,12 +97,11 @@ def named_server() -> tuple[Source, str] | None:
 
     Raises ServerError for a connection string that cannot be read.
     """
-    for name in NAMING_VARIABLES:
-        if os.environ.get(name) == "":
-            del os.environ[name]  # empty is as good as not set, to us; libpq would look for a service without a name
-    if dsn := os.environ.get("LAB_DSN"):
+    # Empty is as good as not set, to us; libpq would look for a service without a name.
+    config.drop(*(name for name in NAMING_VARIABLES if not config.value(name)))
+    if dsn := config.value("LAB_DSN"):
         return "dsn", readable("dsn", dsn)
-    if any(os.environ.get(name) for name in NAMING_VARIABLES) and not _leads_to(EmbeddedServer()):
+    if any(config.value(name) for name in NAMING_VARIABLES) and not _leads_to(EmbeddedServer()):
         return "environment", readable("environment", "")
     return None
 
@@ -124,9 +123,9 @@ def check_version(version_num: int) -> None:
 
 def _leads_to(server: EmbeddedServer) -> bool:
     """Whether the variables are those that `lab env` prints."""
-    if os.environ.get("PGSERVICE") or os.environ.get("PGHOSTADDR"):
+    if config.value("PGSERVICE") or config.value("PGHOSTADDR"):
         return False
-    return server.owns_socket(os.environ.get("PGHOST", ""))
+    return server.owns_socket(config.value("PGHOST") or "")
 
 
 def _embedded(server: EmbeddedServer, start: bool) -> Target:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 
+from lab.base import wait
 from lab.base.errors import ServerError
 from lab.base.language import say
 from lab.server import postmaster
@@ -47,13 +47,10 @@ def crash(server: EmbeddedServer) -> None:
         raise ServerError(say("There is no server to crash.", "Não há servidor para derrubar."))
     processes = [main, *main.children()]
     main.kill()
-    deadline = time.monotonic() + END_SECONDS
-    while not all(postmaster.has_ended(process) for process in processes):
-        if time.monotonic() > deadline:
-            raise ServerError(
-                say(
-                    f"The sessions of the killed server (process {main.pid}) did not end.",
-                    f"As sessões do servidor derrubado (processo {main.pid}) não terminaram.",
-                )
+    if not wait.until(lambda: all(map(postmaster.has_ended, processes)), END_SECONDS):
+        raise ServerError(
+            say(
+                f"The sessions of the killed server (process {main.pid}) did not end.",
+                f"As sessões do servidor derrubado (processo {main.pid}) não terminaram.",
             )
-        time.sleep(0.01)
+        )
