@@ -8,6 +8,7 @@ from threading import Barrier
 
 import psycopg
 
+from lab.base.facts import Fact
 from lab.base.language import Text, brazilian
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
@@ -202,7 +203,7 @@ def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
         f" claimed: {_list(keys)}",
         f"buffers por reserva com {brazilian(waiting)} adiados no início da ordem antiga: {brazilian(f'{old:,}')};"
         f" ordenando por disponivel_em: {new}; reservados: {_list(keys)}",
-        figures={"old": old, "new": new},
+        facts={"old": Fact(old, "buffers"), "new": Fact(new, "buffers")},
     )
 
 
@@ -241,7 +242,7 @@ def redacted(stage: Stage) -> Observed:
         f" {kept} kept, of {longest} characters at most",
         f"motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {in_errors}, auditoria {in_audit};"
         f" {kept} guardados, de no máximo {longest} caracteres",
-        figures={"given": given, "leaked": in_errors + in_audit},
+        facts={"given": Fact(given, "reasons"), "leaked": Fact(in_errors + in_audit, "reasons")},
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import psycopg
 from psycopg import sql
 
+from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
 from lab.protocol import forbidden, grants, permissions
@@ -154,7 +155,7 @@ def each_role_its_part(stage: Stage) -> Observed:
         f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted}); grants needed {needed} of {len(held)}",
         f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted}); direitos necessários {needed} de"
         f" {len(held)}",
-        figures={"through": tried - refused},
+        facts={"through": Fact(tried - refused, "statements")},
     )
 
 
@@ -180,7 +181,7 @@ def check_permissions(stage: Stage) -> Observed:
         f"; left behind {left}; grants revoked one at a time: {named} of {len(revoked)} named",
         f"permitidas {report.allowed} de {calls}; enquanto isso outro worker reserva {claimed} de 4 (ao lado de uma verificação sobre"
         f" documentos vivos, {naive}); sobraram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
-        figures={"claimed": claimed},
+        facts={"claimed": Fact(claimed)},
     )
 
 

@@ -115,4 +115,4 @@ def check_lesson(name: str, stage: Stage) -> None:
     ]
     assert not failed
     assert [each.check for each in result.checks] == told.checks
-    assert all(each.observed.en and each.observed.pt for each in result.checks)
+    assert all(each.observed.text.en and each.observed.text.pt for each in result.checks)

@@ -146,7 +146,7 @@ guess = ...  # 10, 100, 1000 or 10000
 # %%
 import math
 
-due = nb.figures("08.due_order")
+due = nb.facts("08.due_order")
 nb.answer(guess, 10 ** round(math.log10(due["old"])))
 
 # %% [markdown]
@@ -161,7 +161,7 @@ nb.answer(guess, 10 ** round(math.log10(due["old"])))
 guess = ...  # a number of rows
 
 # %%
-kept = nb.figures("08.redacted")
+kept = nb.facts("08.redacted")
 nb.answer(guess, kept["leaked"])
 
 # %% [markdown]

@@ -131,7 +131,7 @@ nb.table(found, "o_examines_again")
 guess = ...  # a number of attempts
 
 # %%
-tried = nb.figures("10.permissions")
+tried = nb.facts("10.permissions")
 nb.answer(guess, tried.get("through", "not run"))
 
 # %% [markdown]
@@ -147,7 +147,7 @@ nb.answer(guess, tried.get("through", "not run"))
 guess = ...  # a number of documents
 
 # %%
-checked = nb.figures("10.check_permissions")
+checked = nb.facts("10.check_permissions")
 nb.answer(guess, checked.get("claimed", "not run"))
 
 # %% [markdown]

@@ -564,7 +564,7 @@ def test_the_claim_of_the_permissions_fails_for_a_column_that_may_be_changed(
     monkeypatch.setattr(Stage, "build", lambda *_: None)
     observed = claim.observe(stage)
     assert observed.holds is False
-    assert re.search(r"refused (\d+) of \1 .* grants needed (\d+) of (?!\2)", observed.en)
+    assert re.search(r"refused (\d+) of \1 .* grants needed (\d+) of (?!\2)", observed.text.en)
 
 
 def test_several_missing_grants_are_all_named(with_roles: psycopg.Connection) -> None:

@@ -140,7 +140,7 @@ def test_an_experiment_that_fails_does_not_hold_and_the_next_is_run(stage: Stage
 
     two.experiment("holds", "It holds.", "Vale.")(lambda stage: SEEN)
     first, second = two.run(stage).checks
-    assert (first.observed.holds, first.observed.text) == (False, "could not be observed")
+    assert (first.observed.holds, str(first.observed.text)) == (False, "could not be observed")
     assert first.observed.why
     assert second.observed.holds is True
 
@@ -197,7 +197,7 @@ def test_an_observation_is_shown_in_the_readers_language_and_kept_in_english(
     one.experiment("one", "One.", "Um.")(lambda stage: SEEN)
     result = one.run(stage)
     monkeypatch.setenv("LAB_LANG", "pt")
-    assert result.checks[0].observed.text == "visto"
+    assert str(result.checks[0].observed.text) == "visto"
     assert report.as_json([result], {}, "", 0.0)["lessons"][0]["claims"][0]["observed"] == "seen"
 
 

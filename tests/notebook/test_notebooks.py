@@ -95,7 +95,7 @@ def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Pa
 def test_every_section_that_shows_a_claim_says_why(text: Path) -> None:
     for section in re.split(r"^# ## ", text.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         title = section.splitlines()[0]
-        if title != "Surprises" and re.search(r"nb\.(claim|observe|figures)\(", section):
+        if title != "Surprises" and re.search(r"nb\.(claim|observe|facts)\(", section):
             assert "**Why.**" in section, title
 
 

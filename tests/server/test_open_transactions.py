@@ -47,5 +47,5 @@ def test_a_claim_holds_although_another_lab_had_a_transaction_open(
     told = next(each for each in lessons() if each.number == claim_id[:2])
     claim = next(each for each in told.checks if each.id == claim_id)
     observed = claim.observe(Stage(database, server.superuser, embedded=True))
-    assert observed.holds, observed.en
+    assert observed.holds, observed.text.en
     assert polls

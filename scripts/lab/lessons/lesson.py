@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 
 from lab.base.errors import CannotRunHere, LabError
-from lab.base.language import Text, say
+from lab.base.facts import Fact, sentence
+from lab.base.language import Text
 from lab.scenario import grammar, library
 from lab.scenario.result import Play
 from lab.scenario.stage import ScenarioResult, Stage
@@ -22,21 +23,22 @@ from lab.scenario.stage import ScenarioResult, Stage
 
 @dataclass(frozen=True)
 class Observed:
-    """What a check's observation came to, in both languages. `holds` is None if it could not be made here; then `why` says so.
+    """What a check's observation came to. `holds` is None if it could not be made here; then `why` says so.
 
-    `figures` are numbers of it by name, where a notebook asks for them first.
+    `facts` are what was observed, by name; `en` and `pt` are the sentences around them, with {name} for a fact: see
+    lab.base.facts.sentence.
     """
 
     holds: bool | None
     en: str
     pt: str
     why: str = ""
-    figures: Mapping[str, object] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
     @property
-    def text(self) -> str:
-        """What was observed, in the reader's language."""
-        return say(self.en, self.pt)
+    def text(self) -> Text:
+        """What was observed, in both languages."""
+        return Text(sentence(self.en, self.facts, "en"), sentence(self.pt, self.facts, "pt"))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def checks_table(result: LessonResult) -> RenderableType:
     table.add_column(say("holds", "confere"), justify="center", no_wrap=True)
     for check in result.checks:
         name = Line(check.check.id, style="bold" if check.check.core else "dim bold")
-        table.add_row(Line.assemble(name, "\n", str(check.check.text)), Line(check.observed.text), verdict(check))
+        table.add_row(Line.assemble(name, "\n", str(check.check.text)), Line(str(check.observed.text)), verdict(check))
     reasons = [
         Line(f"{check.check.id}: {check.observed.why}", style="red" if check.observed.holds is False else "yellow")
         for check in result.checks
@@ -92,7 +92,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
         "core": check.core,
         "holds": observed.holds,
         "why": observed.why,
-        "observed": observed.en,
+        "observed": observed.text.en,
         "scenarios": list(result.scenarios),
     }
 

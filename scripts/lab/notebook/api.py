@@ -53,7 +53,7 @@ __all__ = [
     "defences",
     "drill",
     "events",
-    "figures",
+    "facts",
     "interrupt",
     "load",
     "observe",
@@ -181,12 +181,12 @@ def observe(*ids: str) -> None:
     _show_checks([(stated, stated.observe(stage())) for stated in map(_find_check, ids)])
 
 
-def figures(name: str) -> Mapping[str, object]:
-    """Run a check by its id, `NN.slug`, and show what was observed; returns its figures by name, none if it could not be run."""
+def facts(name: str) -> Mapping[str, object]:
+    """Run a check by its id, `NN.slug`, and show what was observed; returns its facts by name, none if it could not be run."""
     stated = _find_check(name)
     seen = stated.observe(stage())
     _show_checks([(stated, seen)])
-    return seen.figures
+    return {name: fact.value for name, fact in seen.facts.items()}
 
 
 def surprises(number: str, everything: bool = False) -> None:
@@ -413,7 +413,7 @@ def _show_checks(judged: Iterable[tuple[Check, Observed]]) -> None:
     for check, seen in judged:
         why = _plain(seen.why)
         holds = {True: "yes", False: f"**no**: {why}", None: f"not decided: {why}"}[seen.holds]
-        lines.append(f"| {_both(check.text)} | {_both(Text(seen.en, seen.pt))} | {holds} |")
+        lines.append(f"| {_both(check.text)} | {_both(seen.text)} | {holds} |")
     _show("\n".join(lines))
 
 

@@ -50,6 +50,20 @@ class StepRun:
         """Milliseconds from launch to end of a step that was seen waiting; None for any other."""
         return round(self.seconds * 1000, 1) if self.waited_for and self.ended is not None else None
 
+    def column(self, name: str) -> tuple[str | None, ...]:
+        """The column of that name, from top to bottom. Raises PlayError, naming those there are, if there is none."""
+        if self.columns is None or name not in self.columns:
+            there = ", ".join(self.columns or ()) or "none"
+            raise PlayError(f"step {self.step.name} returned no column {name}; its columns: {there}")
+        return tuple(row[self.columns.index(name)] for row in self.rows)
+
+    def one(self, name: str) -> str | None:
+        """The column of that name of the only row. Raises PlayError if there is no such column, or not exactly one row."""
+        found = self.column(name)
+        if len(found) != 1:
+            raise PlayError(f"step {self.step.name} returned {len(found)} rows, not one")
+        return found[0]
+
     @property
     def value(self) -> str | None:
         """The first column of the first row; None if no row came."""

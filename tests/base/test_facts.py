@@ -1,0 +1,37 @@
+"""Sentences made from facts: each language writes numbers, lists and yes or no in its own way."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.base.facts import Fact, Language, sentence
+
+FACTS = {
+    "buffers": Fact(20248, "buffers"),
+    "wait": Fact(2.0, "s"),
+    "claims": Fact(("1", "2"), "documents"),
+    "left": Fact(False),
+    "key": Fact(None),
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "language", "told"),
+    [
+        ("{buffers} buffers", "en", "20,248 buffers"),
+        ("{buffers} buffers", "pt", "20.248 buffers"),
+        ("{wait:2} s", "en", "2.00 s"),
+        ("{wait:2} s", "pt", "2,00 s"),
+        ("{claims}", "en", "1, 2"),
+        ("{claims:/ and }", "en", "1 and 2"),
+        ("{left}; {key}", "en", "no; none"),
+        ("{left}; {key}", "pt", "não; nenhum"),
+    ],
+)
+def test_a_sentence_is_written_as_its_language_writes(template: str, language: Language, told: str) -> None:
+    assert sentence(template, FACTS, language) == told
+
+
+def test_a_sentence_names_only_facts_that_there_are() -> None:
+    with pytest.raises(KeyError):
+        sentence("{nothing}", FACTS, "en")
