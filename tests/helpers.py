@@ -15,7 +15,7 @@ import pytest
 
 from lab.base import paths
 from lab.base.errors import LabError
-from lab.lessons.registry import choose
+from lab.lessons import registry
 from lab.scenario import grammar, library
 from lab.scenario.grammar import Scenario
 from lab.scenario.stage import Stage
@@ -106,7 +106,7 @@ def terminate(conninfo: str, name: str) -> None:
 
 def check_lesson(name: str, stage: Stage) -> None:
     """Run every check of a lesson, the surprises too; fails with what was observed of those that do not hold."""
-    (told,) = choose([name])
+    told = registry.find(name)
     result = told.run(stage, surprises=True)
     failed = [
         f"{each.check.id}: {each.observed.text}. {each.observed.why}"

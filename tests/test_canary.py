@@ -25,9 +25,8 @@ from psycopg import sql
 
 from lab.base import paths
 from lab.cli import app
-from lab.lessons import report
+from lab.lessons import registry, report
 from lab.lessons.lesson import CheckResult, LessonResult, Observed
-from lab.lessons.registry import choose
 from lab.scenario import transcript
 from lab.scenario.player import play
 from lab.scenario.stage import ScenarioResult
@@ -346,7 +345,7 @@ def a_play_quotes_documents(scene: Scene) -> None:
     played = play(told, scene.dsn())
     assert played.failure is None
     scene.said["transcript: golden"] = transcript.golden(played).encode()
-    lesson = choose(["01"])[0]
+    lesson = registry.find("01")
     result = ScenarioResult(played, "")
     claim = CheckResult(lesson.checks[0], Observed(True, "", ""), (told.name,))
     run = report.as_json([LessonResult(lesson, [claim], [result], 0.0)], {}, "", 0.0)

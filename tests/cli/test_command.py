@@ -99,12 +99,13 @@ def test_what_does_not_exist_gets_one_sentence(arguments: tuple[str, ...], playi
             ("worker", "--stop-at", "nowhere"),
             {"lab.lessons.lesson", "lab.drills.catalogue", "lab.receiver.service", "rich.table"},
         ),
+        (("walk", "02"), {"lab.worker.worker", "lab.drills.catalogue", "lab.receiver.service", "lab.lessons.tour"}),
     ],
 )
 def test_a_command_imports_what_it_needs_alone(arguments: tuple[str, ...], never: set[str]) -> None:
     told = lab(*arguments, PYTHONPROFILEIMPORTTIME="1")
     imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
-    assert told.returncode == 2 and f"lab.{arguments[0]}" in imported
+    assert "lab.cli.app" in imported
     assert not imported & never
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from lab.base import paths
 from lab.experiments import clock_skew
+from lab.lessons import registry
 from lab.lessons.lesson import Observed
-from lab.lessons.registry import choose
 from lab.scenario import library
 from lab.scenario.player import play
 from lab.scenario.stage import Stage
@@ -351,7 +351,7 @@ def test_recovery_comes_within_one_look_after_the_end_of_the_lease(
     ],
 )  # fmt: skip
 def test_a_claim_does_not_hold_without_what_it_claims(module_database: str, name: str, edit: tuple[str, str]) -> None:
-    choose(["05"])  # loads the lesson's module
+    registry.find("05")  # loads the lesson's module
     build(module_database, 5)
     played = play(mutated(name, edit), module_database)
     judge = getattr(sys.modules["lesson_05_lease"], name[3:])
@@ -446,7 +446,7 @@ def test_a_stranger_may_not_reach_the_functions(own_server: Target, queue: str) 
 
 
 def test_every_scenario_of_the_lesson_has_its_claim() -> None:
-    (told,) = choose(["05"])
+    told = registry.find("05")
     assert {scenario.name.replace("_", ".", 1) for scenario in library.scenarios("05_lease")} <= {
         claim.id for claim in told.checks
     }

@@ -15,7 +15,7 @@ from lab.base.errors import LabError, ServerError
 from lab.base.language import Text
 from lab.experiments import fencing_table
 from lab.experiments.fencing_table import Guard, TruthTable
-from lab.lessons.registry import choose
+from lab.lessons import registry
 from lab.maintain import readme
 from lab.scenario import library, transcript
 from lab.scenario.library import find_scenario
@@ -367,7 +367,7 @@ def test_in_a_free_race_of_workers_and_recoveries_every_document_is_finished_onc
 
 
 def test_on_a_given_server_nothing_is_crashed_and_the_reason_is_told(module_database: str) -> None:
-    (told,) = choose(["06"])
+    told = registry.find("06")
     (claim,) = [each for each in told.checks if each.id == "06.asynchronous_commit"]
     observed = claim.observe(Stage(module_database, superuser=True, embedded=False))
     assert (observed.holds, bool(observed.why)) == (None, True)

@@ -228,12 +228,38 @@ def test_progress_is_told_before_and_after_each_claim(stage: Stage) -> None:
     ],
 )
 def test_lessons_are_chosen_by_number_name_and_range(wanted: list[str], numbers: list[str]) -> None:
-    assert [told.number for told in choose(wanted)] == numbers
+    assert [each.lesson.number for each in choose(wanted)] == numbers
 
 
-@pytest.mark.parametrize("word", ["99", "0", "02_for_update", "skip", "02x", "011", "4-2", "1-99", "-3", "2-", ""])
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [("06.truth_table", "06.truth_table"), ("03.passes", "03.passes"), ("03_passes", "03.passes")],
+)
+def test_a_check_is_chosen_by_its_id_or_by_its_scenarios_name(word: str, named: str) -> None:
+    (chosen,) = choose([word])
+    assert [check.id for check in chosen.checks] == [named]
+
+
+def test_of_a_lesson_the_core_checks_are_chosen_or_all() -> None:
+    (core,), (every,) = choose(["03"]), choose(["03"], surprises=True)
+    assert all(check.core for check in core.checks)
+    assert list(every.checks) == every.lesson.checks
+
+
+@pytest.mark.parametrize("word", ["99", "0", "skip", "011", "4-2", "1-99", "-3", "2-", ""])
 def test_a_lesson_that_is_not_here_is_refused_with_what_there_is(word: str) -> None:
-    with pytest.raises(LabError, match=f"There is no lesson {word}; there are 01_queue, 02_for_update_waits, "):
+    with pytest.raises(
+        LabError, match=f"There is no lesson or check {word}; the lessons are 01_queue, 02_for_update_waits, "
+    ):
+        choose([word])
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("02_for_update", "02_for_update_waits"), ("03_pases", "03_passes"), ("06.truthtable", "06.truth_table")],
+)
+def test_a_mistyped_name_gets_the_nearest_one(word: str, near: str) -> None:
+    with pytest.raises(LabError, match=f"There is no {word}. Did you mean {near}\\?"):
         choose([word])
 
 

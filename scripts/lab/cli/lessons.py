@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from lab.scenario.grammar import Scenario
 
 Wanted = Annotated[
-    list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, as 02 or 01-04; all if none is named.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[NN …]", help="Lessons, as 02 or 01-04, or checks, as 06.truth_table; all if none is named."
+    ),
 ]
 
 
@@ -51,7 +54,7 @@ def run(
     """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a check fails."""
     from lab.lessons import registry, report
 
-    chosen = registry.choose(wanted or [])
+    chosen = registry.choose(wanted or [], everything)
     to_screen = json_file is not None and str(json_file) == "-"
     console = Console(stderr=to_screen)
     started, clock = datetime.now(UTC), time.monotonic()
@@ -67,9 +70,9 @@ def run(
         _write_json({}, json_file)  # where it cannot be written, better said now than after the run
     with use_server(console, quiet) as target, use_stage(target, load) as stage:
         stage.build(1)  # what keeps every lesson from running is said once, here
-        for lesson in chosen:
+        for each in chosen:
             with show_progress(console, quiet) as progress:
-                results.append(lesson.run(stage, surprises=everything, progress=progress))
+                results.append(each.lesson.run(stage, only=each.checks, progress=progress))
             if not quiet or report.failed(results[-1:]):
                 console.print(report.checks_table(results[-1]), highlight=False)
     console.print(report.summary(results), style="bold red" if report.failed(results) else "bold", highlight=False)
@@ -81,13 +84,13 @@ def run(
 
 
 def step(
-    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="Lessons, as 02, or scenarios, as 02_commit.")],
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Play a lesson Enter by Enter, sessions side by side."""
     from lab.lessons.stepper import Stepper, Stopped
 
-    scenarios = [scenario for word in wanted for scenario in _scenarios(word, everything)]
+    scenarios = _scenarios(wanted, everything)
     console = Console()
     with use_server(console) as target, use_stage(target) as stage:
         stepper = Stepper(stage, console)
@@ -107,7 +110,7 @@ def step(
 
 
 def walk(
-    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="A lesson, as 02, or a scenario, as 02_commit.")],
+    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="Lessons, as 02, or scenarios, as 02_commit.")],
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
@@ -125,8 +128,7 @@ def walk(
             f"Em mais um, para ver quem espera por quem:                   psql -X -f {watch}",
         ),
     ]
-    for word in wanted:
-        lines += ["", *(psql_scripts.walk(scenario) + "\n" for scenario in _scenarios(word, everything))]
+    lines += ["", *(psql_scripts.walk(scenario) + "\n" for scenario in _scenarios(wanted, everything))]
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -140,22 +142,24 @@ def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUP
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
 
 
-def _scenarios(word: str, surprises: bool) -> list[Scenario]:
-    """The scenarios that the word names: one by its name, or those of a lesson in the order in which it tells them."""
+def _scenarios(words: list[str], surprises: bool) -> list[Scenario]:
+    """The scenarios that the words name: one by its name, or those of a lesson in the order in which it tells them."""
     from lab.lessons import registry
-    from lab.scenario import library
-    from lab.scenario.grammar import read
+    from lab.scenario import grammar, library
 
-    name = word.replace(".", "_")  # as a check is called
-    if len(name) > 2 and "_" in name and name not in {known.name for known in registry.lessons()}:
-        return [library.find_scenario(name)]
-    told = [
-        library.scenario_path(lesson.name, check.case)
-        for lesson in registry.choose([name])
-        for check in lesson.checks
-        if check.core or surprises
-    ]
-    return [read(path) for path in told if path.exists()]
+    told: list[Scenario] = []
+    for word in words:
+        checks = [(each.lesson, check) for each in registry.choose([word], surprises) for check in each.checks]
+        files = [library.scenario_path(lesson.name, check.case) for lesson, check in checks]
+        if not any(file.exists() for file in files):
+            raise LabError(
+                say(
+                    f"{word} is measured, not played: ./lab run {word}",
+                    f"{word} é medição, não cenário: ./lab run {word}",
+                )
+            )
+        told += [grammar.read(file) for file in files if file.exists()]
+    return told
 
 
 def _write_json(run: dict[str, Any], file: Path | None) -> None:

@@ -6,7 +6,7 @@ A lesson's module is scripts/NN_name.py. It reads like a recipe: for every claim
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,17 +147,18 @@ class Lesson:
         stage: Stage,
         *,
         surprises: bool = False,
+        only: Sequence[Check] | None = None,
         progress: Callable[[Check, CheckResult | None], None] | None = None,
     ) -> LessonResult:
-        """Run the core checks, and the surprises if asked; `progress` is called before and after each.
+        """Run the core checks, and the surprises if asked, or `only` these; `progress` is called before and after each.
 
         An experiment that cannot be carried through is a check that does not pass, with the reason; one that cannot be made on
         this server is not run. Only a lost server (ServerError) or ^C ends the run.
         """
         result = LessonResult(self)
         started = time.monotonic()
-        for check in self.checks:
-            if not (check.core or surprises):
+        for check in only if only is not None else self.checks:
+            if only is None and not (check.core or surprises):
                 continue
             if progress:
                 progress(check, None)

@@ -1,54 +1,104 @@
-"""Which lessons there are: scripts/NN_name.py, each loaded when it is asked for."""
+"""Which lessons there are, scripts/NN_name.py, and what the names on the pages stand for. A lesson is loaded when it is asked for."""
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.lessons.lesson import Lesson
+from lab.lessons.lesson import Check, Lesson
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A lesson, and which of its checks were asked for."""
+
+    lesson: Lesson
+    checks: tuple[Check, ...]
+
+
+def names() -> list[str]:
+    """The names of all lessons, NN_name, in the order of their numbers; nothing is loaded for it."""
+    return [path.stem for path in _files()]
 
 
 def lessons() -> list[Lesson]:
     """All lessons, in the order of their numbers."""
-    return [_load(path) for path in sorted((paths.ROOT / "scripts").glob("[0-9][0-9]_*.py"))]
+    return [_load(path) for path in _files()]
 
 
-def choose(wanted: Sequence[str]) -> list[Lesson]:
-    """The lessons named as `02`, `2`, `02_for_update_waits` or `01-04`; all if none is named.
+def find(word: str) -> Lesson:
+    """The one lesson named as `02`, `2` or `02_for_update_waits`. Raises LabError, with what there is, if there is none."""
+    found = _lessons_named(word)
+    if len(found) != 1:
+        raise _unknown(word)
+    return found[0]
 
-    Raises LabError, with what there is, for one that does not exist.
+
+def choose(words: Sequence[str], surprises: bool = False) -> list[Chosen]:
+    """What the words name, in the order of the words; all lessons without any.
+
+    A word names a lesson (`02`, `2`, `02_for_update_waits`), several (`01-04`), or a check of one (`06.truth_table`, `03_passes`).
+    Of a lesson the core checks are chosen, and with `surprises` all.
+    Raises LabError, with the nearest name, for one that does not exist.
     """
-    known = lessons()
-    if not wanted:
-        return known
-    by_number = {int(lesson.number): lesson for lesson in known}
-    by_name = {lesson.name: int(lesson.number) for lesson in known}
-    numbers: list[int] = []
-    for word in wanted:
-        if word in by_name:
-            numbers.append(by_name[word])
-            continue
-        named = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", word)
-        meant = range(int(named[1]), int(named[2] or named[1]) + 1) if named else ()
-        if not meant or any(number not in by_number for number in meant):
-            raise LabError(
-                say(
-                    f"There is no lesson {word}; there are {_names(known)}.",
-                    f"Não há lição {word}; há {_names(known)}.",
-                )
-            )
-        numbers += meant
-    return [by_number[number] for number in dict.fromkeys(numbers)]
+    chosen: dict[str, dict[str, Check]] = {}
+    for word in words or names():
+        named = [check for lesson in _lessons_named(word) for check in lesson.checks if check.core or surprises]
+        for check in named or [find_check(word)]:
+            chosen.setdefault(check.id[:2], {})[check.id] = check
+    return [Chosen(find(number), tuple(checks.values())) for number, checks in chosen.items()]
 
 
-def _names(known: Sequence[Lesson]) -> str:
-    return ", ".join(lesson.name for lesson in known)
+def find_check(word: str) -> Check:
+    """The check called NN.case, or NN_case as its scenario is. Raises LabError, with the nearest name, if there is none."""
+    for path in _files():
+        if path.name[:2] == word[:2]:
+            for check in _load(path).checks:
+                if word[2:3] in (".", "_") and check.case == word[3:]:
+                    return check
+    raise _unknown(word)
+
+
+def _files() -> list[Path]:
+    return sorted((paths.ROOT / "scripts").glob("[0-9][0-9]_*.py"))
+
+
+def _lessons_named(word: str) -> list[Lesson]:
+    """The lessons that the word names; none if it names something else."""
+    by_number = {int(path.name[:2]): path for path in _files()}
+    if word in names():
+        return [_load(by_number[int(word[:2])])]
+    numbers = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", word)
+    if not numbers:
+        return []
+    meant = range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
+    if not meant or any(number not in by_number for number in meant):
+        raise _unknown(word)
+    return [_load(by_number[number]) for number in meant]
+
+
+def _unknown(word: str) -> LabError:
+    checks = [check.id for lesson in lessons() for check in lesson.checks]
+    spelled = {name: name for name in [*names(), *checks]} | {check.replace(".", "_"): check for check in checks}
+    if near := difflib.get_close_matches(word, spelled, n=1):
+        return LabError(
+            say(f"There is no {word}. Did you mean {near[0]}?", f"Não existe {word}. Você quis dizer {near[0]}?")
+        )
+    there = ", ".join(names())
+    return LabError(
+        say(
+            f"There is no lesson or check {word}; the lessons are {there}.",
+            f"Não há lição nem verificação {word}; as lições são {there}.",
+        )
+    )
 
 
 def _load(path: Path) -> Lesson:

@@ -127,7 +127,7 @@ def begin(number: str) -> None:
     target, _ = _opened()
     pd.set_option("display.max_colwidth", None)  # a reason is to be read to its end
     whose = "the lab's own server" if target.embedded else "the server you named"
-    (lesson,) = registry.choose([number])
+    lesson = registry.find(number)
     where = f"*PostgreSQL {target.version} ({whose}), about {lesson.minutes} minutes*"
     _show(f"{where}\n\n### {lesson.question.en}\n*{lesson.question.pt}*")
 
@@ -140,7 +140,7 @@ def claim(name: str, seen: Play | Mapping[str, DrillOutcome] | Matrix) -> None:
 
     `seen` is a play of the scenario, or what `drill` or `defences` gave. Raises LabError if it says nothing about that claim.
     """
-    stated = _find_check(name)
+    stated = registry.find_check(name)
     if stated.judge is None:
         raise LabError(f"The claim {stated.id} is judged by its own experiment only: nb.observe({stated.id!r}).")
     _show_checks([(stated, stated.judge(seen))])
@@ -178,12 +178,12 @@ def answer(guess: object, seen: object) -> None:
 
 def observe(*ids: str) -> None:
     """Run checks by their ids, `NN.slug`, and show what was observed."""
-    _show_checks([(stated, stated.observe(stage())) for stated in map(_find_check, ids)])
+    _show_checks([(stated, stated.observe(stage())) for stated in map(registry.find_check, ids)])
 
 
 def facts(name: str) -> Mapping[str, object]:
     """Run a check by its id, `NN.slug`, and show what was observed; returns its facts by name, none if it could not be run."""
-    stated = _find_check(name)
+    stated = registry.find_check(name)
     seen = stated.observe(stage())
     _show_checks([(stated, seen)])
     return {name: fact.value for name, fact in seen.facts.items()}
@@ -191,7 +191,7 @@ def facts(name: str) -> Mapping[str, object]:
 
 def surprises(number: str, everything: bool = False) -> None:
     """Run the surprises of a lesson, and show what was observed; the slow ones only if `everything` is wanted."""
-    (lesson,) = registry.choose([number])
+    lesson = registry.find(number)
     surprising = [check for check in lesson.checks if not check.core]
     left = [check for check in surprising if check.slow and not everything]
     observe(*(check.id for check in surprising if check not in left))
@@ -398,14 +398,6 @@ def _picture(figure: Figure, words: str) -> None:
 
 def _show(markdown: str) -> None:
     display({"text/markdown": markdown, "text/plain": markdown}, raw=True)  # type: ignore[no-untyped-call]
-
-
-def _find_check(name: str) -> Check:
-    """The claim of a scenario, `NN_case`, or an experiment, `NN.slug`; LabError if there is none."""
-    for check in registry.choose([name[:2]])[0].checks:
-        if check.id == f"{name[:2]}.{name[3:]}":
-            return check
-    raise LabError(f"Lesson {name[:2]} has no check {name}.")
 
 
 def _show_checks(judged: Iterable[tuple[Check, Observed]]) -> None:
