@@ -4,7 +4,7 @@
 -- Run    psql -X -f sql/02_for_update_waits.sql          (again whenever you like: it rolls back)
 -- See    one session takes document 1; the lock on the row is a mark in the row (xmax), the lock manager knows only the table's.
 --
--- The waiting itself takes two sessions: sql/02_for_update_waits/, by hand with the session_a and session_b scripts there.
+-- The waiting itself takes two sessions: ./lab walk 02 says what to type in which terminal.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -14,7 +14,7 @@ SET "lab.para" = '04';
 
 BEGIN;
 
--- The clauses stand in the order of the video, FOR UPDATE before LIMIT; PostgreSQL takes them in either order.
+-- The clauses stand in the order of the episode, FOR UPDATE before LIMIT; PostgreSQL takes them in either order.
 SELECT documento_id, chave
 FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'

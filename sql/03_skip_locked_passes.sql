@@ -5,7 +5,7 @@
 -- See    alone, document 1; and the query that tells locked, processando and free apart.
 --
 -- Run it in a second terminal while a first one holds document 1, and it passes on to document 2:
--- sql/03_skip_locked_passes/, by hand with the session_a and session_b scripts there.
+-- ./lab walk 03 says what to type in which terminal.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

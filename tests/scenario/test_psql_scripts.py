@@ -11,7 +11,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lab.base import paths
 from lab.scenario import library, psql_scripts
 from lab.scenario.grammar import Ends, Scenario
 from lab.scenario.player import play
@@ -21,17 +20,6 @@ from lab.server.binaries import find_psql
 SCENARIOS = library.scenarios()
 PROMPT = "Enter: "
 SECONDS = 20.0
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_committed_scripts_are_those_generated(scenario: Scenario) -> None:
-    for path, text in psql_scripts.scripts(scenario).items():
-        assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of step: ./lab record"
-
-
-def test_no_script_is_left_of_a_scenario_that_is_gone() -> None:
-    generated = {path for scenario in SCENARIOS for path in psql_scripts.scripts(scenario)}
-    assert set(paths.SQL.glob("*/*.psql")) == generated
 
 
 # The two languages differ in words only, so one scenario in Portuguese is enough.

@@ -10,6 +10,7 @@ from lab.base import config
 ROOT = Path(__file__).resolve().parents[3]
 SQL = ROOT / "sql"
 DATA = ROOT / "data"
+WALK = ROOT / "walk"
 EXPECTED = DATA / "expected"
 OBSERVED = DATA / "observed"
 DOCUMENTS = DATA / "documents"

@@ -34,7 +34,15 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         protocol.check_permissions,
     ),
     "The lab's server": (server.up, server.down, server.status, server.env, server.psql, server.doctor, maintain.test),
-    MAINTAINERS: (maintain.record, maintain.soak, maintain.matrix, maintain.bench),
+    MAINTAINERS: (
+        maintain.new,
+        maintain.check,
+        maintain.generate,
+        maintain.record,
+        maintain.soak,
+        maintain.matrix,
+        maintain.bench,
+    ),
 }
 # These start another program, and hand their options on to it.
 STARTERS = (lessons.notebook, server.psql, maintain.test)

@@ -46,6 +46,55 @@ def record(
     raise typer.Exit(0 if held else 1)
 
 
+def generate(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; non-zero if a file is out of step.")] = False,
+) -> None:
+    """Write what is made from other files: scripts for two terminals, numbered SQL, pages. No server is needed."""
+    from lab.maintain import generate as files
+
+    changed = files.changes()
+    for path, text in changed.items():
+        stale = say("out of step", "desatualizado") if check else say("written", "gravado")
+        print(f"{path.relative_to(paths.ROOT)}: {stale if text or check else say('removed', 'removido')}")
+    if not check:
+        files.write(changed)
+    raise typer.Exit(1 if check and changed else 0)
+
+
+def new(
+    number: Annotated[str, typer.Argument(metavar="NN", help="Two digits; numbers are only appended.")],
+    name: Annotated[str, typer.Argument(help="Lower case, words joined by _.")],
+) -> None:
+    """Make the skeleton of a lesson in both languages, with a check that fails until it is written."""
+    from lab.maintain import new_lesson
+
+    for path in new_lesson.make(number, name):
+        print(path.relative_to(paths.ROOT))
+    print(
+        say(
+            f"Write where they say {new_lesson.TO_WRITE}; ./lab check {number} tells what is missing.",
+            f"Escreva onde estiver {new_lesson.TO_WRITE}; ./lab check {number} diz o que falta.",
+        )
+    )
+
+
+def check(number: Annotated[str, typer.Argument(metavar="NN", help="A lesson, as 02.")]) -> None:
+    """Say what a lesson lacks and what of it is stale; non-zero if anything is."""
+    from lab.maintain import check as checking
+
+    found = checking.findings(number)
+    for finding in found:
+        print(finding)
+    if not found:
+        print(
+            say(
+                f"Nothing is missing. What it shows: ./lab run {number} --all",
+                f"Não falta nada. O que ela mostra: ./lab run {number} --all",
+            )
+        )
+    raise typer.Exit(1 if found else 0)
+
+
 def soak(
     plays: Annotated[int, typer.Option(min=1, help="Plays of each scenario.")] = 200,
     busy: Annotated[bool, typer.Option("--busy", help="With every core kept at work.")] = False,

@@ -20,11 +20,12 @@ import psycopg
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.measure.drain import CLAIM, FINISH, Field, Load, Nothing, by_pgbench, by_workers
+from lab.server import schema
 from lab.server.target import Target
 from lab.worker import worker
 from lab.worker.worker import Options
 
-STATE = 10
+STATE = schema.latest()
 BATCHES = {1: 400, 10: 200, 100: 80}  # claims of one worker: about half a second's work, and more
 CLIENTS = (1, 2, 4)
 AIMS = {1: 0.65, 10: 0.85, 100: 0.85}

@@ -49,6 +49,17 @@ def read(text: Path) -> NotebookNode:
     return notebook
 
 
+def is_in_step(text: Path) -> bool:
+    """Whether the notebook of a text is there, was made from it, and was run."""
+    if not notebook_of(text).exists():
+        return False
+    kept, told = nbformat.read(notebook_of(text), as_version=4), read(text)  # type: ignore[no-untyped-call]
+    same = [(cell.cell_type, cell.source) for cell in kept.cells] == [
+        (cell.cell_type, cell.source) for cell in told.cells
+    ]
+    return same and all(cell.execution_count for cell in kept.cells if cell.cell_type == "code")
+
+
 async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
     """Run notebooks from top to bottom, so many at a time, each in a new kernel of this Python; their outputs are put in.
 

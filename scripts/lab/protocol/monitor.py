@@ -18,6 +18,7 @@ from rich.table import Table
 
 from lab.base.errors import LabError
 from lab.base.language import Text, decimal, say
+from lab.server import schema
 from lab.server.session import SessionPins
 
 # The columns of situacao in the order in which they are shown: first where documents stand, then for how long, then what happened.
@@ -54,7 +55,7 @@ class Reading:
 def read(connection: psycopg.Connection) -> Reading:
     """Read the queue once.
 
-    Raises LabError if there is no queue, or one that has not grown to state 10.
+    Raises LabError if there is no queue, or one that has not grown to the latest state.
     """
     try:
         with connection.transaction():
@@ -65,8 +66,8 @@ def read(connection: psycopg.Connection) -> Reading:
     except psycopg.errors.UndefinedTable:
         raise LabError(
             say(
-                "Here is no queue in state 10 to look at: psql -X -f sql/01_queue.sql, then the scripts 05 to 10.",
-                "Não existe fila no estado 10 neste banco: psql -X -f sql/01_queue.sql, depois os scripts 05 a 10.",
+                f"Here is no queue in state {schema.latest()} to look at: psql -X -f sql/all.sql",
+                f"Não existe fila no estado {schema.latest()} neste banco: psql -X -f sql/all.sql",
             )
         ) from None
     assert situation is not None

@@ -20,12 +20,12 @@ from lab.base.errors import LabError
 from lab.base.language import say
 from lab.protocol import take_home
 from lab.protocol.grants import DUTIES, FUNCTION, RELATION, Duty, Place, cannot_become, lab_role, missing_grants, one
+from lab.server import schema
 from lab.server.session import SCHEMA
 
 NOWHERE = 0  # identities begin at 1
 WHO = "lab check-permissions"
 REASON = "verificacao de permissoes"
-LEAST_STATE = "10"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def check(
     What a role may not do is done by the connection's own user, so that the rest is checked as well; if that may not either,
     the calls are made on a document that does not exist: a missing grant shows all the same. `seen` is told of each, inside the
     transaction. `schema` is where the queue is: the lab's own, or one that was installed from lab.protocol.take_home's file.
-    Raises LabError if the queue is not there in state 10 or later, or not as the file makes it, or if the connection may not
+    Raises LabError if the queue is not there in the latest state, or not as the file makes it, or if the connection may not
     become one of the roles.
     """
     place = taken_home(connection, schema)
@@ -318,12 +318,12 @@ def taken_home(connection: psycopg.Connection, schema: str) -> Place:
 
 def _demand_state(connection: psycopg.Connection) -> None:
     mark = one(connection, "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", SCHEMA)
-    state = str(mark or "")[-2:]
-    if not str(mark or "").startswith("queue lab, state ") or state < LEAST_STATE:
+    state, least = str(mark or "")[-2:], f"{schema.latest():02}"
+    if not str(mark or "").startswith("queue lab, state ") or state < least:
         there = say(f"is in state {state}", f"está no estado {state}") if mark else say("is not here", "não está aqui")
         raise LabError(
             say(
-                f"The queue {there}, and this needs state {LEAST_STATE}: psql -X -f sql/01_queue.sql, then 05 to 10.",
-                f"A fila {there}, e isto pede o estado {LEAST_STATE}: psql -X -f sql/01_queue.sql, depois 05 a 10.",
+                f"The queue {there}, and this needs state {least}: psql -X -f sql/all.sql",
+                f"A fila {there}, e isto pede o estado {least}: psql -X -f sql/all.sql",
             )
         )

@@ -1,4 +1,4 @@
-r"""A scenario by hand: the psql script of each terminal, generated from the scenario, and what to type where.
+r"""A scenario by hand: the psql script of each terminal, generated from the scenario into walk/, and what to type where.
 
 Each script asks for Enter before every step, and says which step of which terminal has to come first. A `\prompt` reads the
 terminal's standard input although the script is run with -f, so that a pipe can press Enter too.
@@ -17,6 +17,15 @@ from lab.server import schema
 from lab.server.session import SessionPins
 
 LANGUAGES = ("en", "pt")
+PINS = paths.WALK / "pins.psql"
+
+
+def pins() -> str:
+    """The text of the script that every terminal includes: the settings that the player's sessions have, too."""
+    # A learner may ponder for long: nothing but the scenario's own lock_timeout may end a wait.
+    settings = SessionPins(statement_timeout="0").settings()
+    lines = ["-- What each terminal's session is set to. Generated: ./lab generate"]
+    return "\n".join([*lines, *(f"SET {name} = {_literal(name, value)};" for name, value in settings.items())]) + "\n"
 
 
 def scripts(scenario: Scenario) -> dict[Path, str]:
@@ -29,9 +38,9 @@ def scripts(scenario: Scenario) -> dict[Path, str]:
 
 
 def script_path(scenario: Scenario, session: str, language: str) -> Path:
-    """Where a session's script lies: NN_case.session_a.psql, in Portuguese NN_case.sessao_a.psql."""
-    word = "sessao" if language == "pt" else "session"
-    return scenario.path.with_name(f"{scenario.name}.{word}_{session.lower()}.psql")
+    """Where a session's script lies: walk/NN_case/a.psql, in Portuguese walk/pt/NN_case/a.psql."""
+    folder = paths.WALK / "pt" if language == "pt" else paths.WALK
+    return folder / scenario.name / f"{session.lower()}.psql"
 
 
 def walk(scenario: Scenario) -> str:
@@ -55,7 +64,7 @@ class _Terminal:
 
     def text(self) -> str:
         first = self.session == self.scenario.sessions[0]
-        parts = [self.head(), self.pins()]
+        parts = [self.head(), self.included()]
         if first:
             parts.append(self.preparation())
         parts.append("\\set QUIET off")
@@ -91,12 +100,12 @@ class _Terminal:
         ]
         return "\n".join(lines)
 
-    def pins(self) -> str:
-        # A learner may ponder for long: nothing but the scenario's own lock_timeout may end a wait.
-        settings = SessionPins(statement_timeout="0").settings()
-        lines = [f"SET application_name = 'lab/{self.session}';"]
-        lines += [f"SET {name} = {_literal(name, value)};" for name, value in settings.items()]
-        return "\n".join(lines)
+    def included(self) -> str:
+        return f"SET application_name = 'lab/{self.session}';\n\\ir {self.beside(PINS)}"
+
+    def beside(self, path: Path) -> str:
+        """The path from this script's folder, as an include names it."""
+        return Path(os.path.relpath(path, script_path(self.scenario, self.session, self.language).parent)).as_posix()
 
     def preparation(self) -> str:
         lines = [
@@ -107,7 +116,7 @@ class _Terminal:
                 )
             ),
             "\\o /dev/null",
-            *(f"\\ir ../{script.name}" for script in schema.scripts_for(self.scenario.state)),
+            *(f"\\ir {self.beside(script)}" for script in schema.scripts_for(self.scenario.state)),
             "\\o",
             "SET client_min_messages = notice;",
             *self.scenario.setup,

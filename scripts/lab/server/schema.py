@@ -11,18 +11,27 @@ from lab.base.language import say
 from lab.server.psql import run_scripts
 from lab.server.session import SCHEMA, SessionPins
 
-FIRST_UPGRADE = 5  # scripts 02 to 04 are steps to watch; from 05 on each one changes the schema
-
 
 def numbered_scripts() -> list[Path]:
     """The numbered scripts of sql/, in order."""
     return sorted(path for path in paths.SQL.glob("[0-9][0-9]_*.sql") if path.is_file())
 
 
+def upgrades() -> list[Path]:
+    """The numbered scripts that move the schema to a state of their own, 01 included; the others are steps to watch."""
+    moves = [(script, f"IS 'queue lab, state {script.name[:2]}'") for script in numbered_scripts()]
+    return [script for script, mark in moves if mark in script.read_text(encoding="utf-8")]
+
+
+def latest() -> int:
+    """The number of the latest state: that of the last upgrade."""
+    return int(upgrades()[-1].name[:2])
+
+
 def scripts_for(state: int) -> list[Path]:
-    """The scripts that make the state of that number: script 01, every upgrade up to it, and then the lab's own clock."""
-    upgrades = [script for script in numbered_scripts() if FIRST_UPGRADE <= int(script.name[:2]) <= state]
-    return [numbered_scripts()[0], *upgrades, *([paths.SQL / "lab_clock.sql"] if upgrades else [])]
+    """The scripts that make the state of a lesson: script 01, every upgrade up to it, and then the lab's own clock."""
+    first, *later = (script for script in upgrades() if int(script.name[:2]) <= state)
+    return [first, *later, *([paths.SQL / "lab_clock.sql"] if later else [])]
 
 
 def build(conninfo: str, state: int) -> None:

@@ -1,0 +1,61 @@
+"""`lab generate`: the files that are written from others, without a server: scripts for two terminals, numbered SQL, pages."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from cogapp import Cog  # type: ignore[import-untyped]
+from cogapp.errors import CogError  # type: ignore[import-untyped]
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.scenario import library, psql_scripts
+
+
+def texts() -> dict[Path, str]:
+    """Every generated file with the text that it is to have."""
+    made = {psql_scripts.PINS: psql_scripts.pins()}
+    for scenario in library.scenarios():
+        made |= psql_scripts.scripts(scenario)
+    return made | {page: _page(page) for page in pages()}
+
+
+def pages() -> list[Path]:
+    """The pages that hold made parts."""
+    there = [*paths.ROOT.glob("*.md"), *paths.ROOT.glob("docs/**/*.md")]
+    return sorted(page for page in there if "[[[cog" in page.read_text(encoding="utf-8"))
+
+
+def changes() -> dict[Path, str]:
+    """What is out of step: each file with its new text, which is empty for one that is no longer made."""
+    made = texts()
+    gone = {path: "" for path in paths.WALK.rglob("*.psql") if path not in made}
+    return {path: text for path, text in made.items() if _text(path) != text} | gone
+
+
+def write(changed: dict[Path, str]) -> None:
+    """Write the changes; a file that is no longer made is removed, and the folder that it leaves empty."""
+    for path, text in changed.items():
+        if text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            continue
+        path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+
+def _page(page: Path) -> str:
+    maker = Cog()
+    maker.options.verbosity = 0
+    out = io.StringIO()
+    try:
+        maker.process_file(io.StringIO(page.read_text(encoding="utf-8")), out, str(page))
+    except CogError as error:
+        raise LabError(f"A part of {page.relative_to(paths.ROOT)} could not be made: {error}") from error
+    return out.getvalue()
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

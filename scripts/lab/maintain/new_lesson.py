@@ -1,0 +1,202 @@
+"""`lab new NN name`: the skeleton of a lesson in both languages, with a check that fails until it is written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.lessons import registry
+from lab.server import schema
+
+# Stands wherever an author has to write; `lab check` names the files that still hold it.
+TO_WRITE = "TO WRITE"
+CASE = "first"
+
+SCRIPT = '''\
+"""Lesson {number}: TO WRITE."""
+
+from __future__ import annotations
+
+from lab.base.facts import Fact
+from lab.base.language import Text
+from lab.lessons.lesson import Lesson, Observed
+from lab.scenario.result import Play
+
+lesson = Lesson(
+    __file__,
+    minutes=10,
+    question=Text("TO WRITE: the question that the learner has?", "TO WRITE: a pergunta de quem aprende?"),
+    answer=Text("TO WRITE: what they will have seen", "TO WRITE: o que terão visto"),
+    psql_only=Text("yes", "sim"),
+)
+
+
+# One check a scenario: sql/{name}/{number}_{case}.sql. What one scenario cannot show is an experiment: @lesson.experiment.
+@lesson.scenario("{case}")
+def {case}(play: Play) -> Observed:
+    got = play["b_asks"].one("documento_id")
+    return Observed(
+        got == "TO WRITE: the number that would be different if the claim were false",
+        "B got document {{got}}",
+        "B recebeu o documento {{got}}",
+        facts={{"got": Fact(got)}},
+    )
+'''
+
+SCENARIO = """\
+-- TO WRITE: the claim, in one sentence.
+-- @pt TO WRITE: a afirmação, em uma frase.
+-- @step a_begin A
+BEGIN;
+-- @step a_takes A
+-- TO WRITE: what A does, and why.
+-- @pt TO WRITE: o que A faz, e por quê.
+SELECT documento_id
+FROM fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+LIMIT 1
+FOR UPDATE SKIP LOCKED;
+-- @step b_asks B
+-- TO WRITE: the question to the reader?
+-- @pt TO WRITE: a pergunta a quem lê?
+SELECT documento_id
+FROM fila_documentos
+WHERE status = 'pendente'
+ORDER BY criado_em, documento_id
+LIMIT 1
+FOR UPDATE SKIP LOCKED;
+-- @step a_ends A
+ROLLBACK;
+"""
+
+STEP = """\
+-- {number} {short}: TO WRITE: the question?
+--
+-- Needs  sql/all.sql
+-- Run    psql -X -f sql/{name}.sql          (again whenever you like: it rolls back)
+-- See    TO WRITE: what there is to see.
+--
+-- An upgrade of the schema begins with COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state {number}' instead, and names the
+-- previous upgrade in lab.de; a lesson without one only looks.
+
+\\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET "lab.de" = '{latest}';
+SET "lab.para" = '99';
+\\ir require_state.sql
+
+BEGIN;
+
+SELECT
+    status,
+    count(*) AS documentos
+FROM sql_semana_12.fila_documentos
+GROUP BY status
+ORDER BY status;
+
+ROLLBACK;
+"""
+
+NOTEBOOK = """\
+# ---
+# jupyter:
+#   jupytext:
+#     notebook_metadata_filter: -jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # {number} · TO WRITE
+#
+# Run the cells from top to bottom (Shift-Enter). Where a cell says `guess = ...`, write your guess in place of the three
+# dots before you go on; *Run All* works without guesses.
+#
+# *Rode as células de cima para baixo (Shift-Enter). Onde houver `guess = ...`, escreva seu palpite no lugar dos três
+# pontos antes de seguir.*
+
+# %%
+{first_cell}
+
+nb.begin("{number}")
+
+# %% [markdown]
+# ## TO WRITE
+
+# %%
+nb.sql("{number}_{case}", "a_takes")
+nb.ask("{number}_{case}", "b_asks")
+guess = ...  # a document's number, or "none"
+
+# %%
+played = nb.play("{number}_{case}")
+nb.answer(guess, played["b_asks"].value)
+nb.timeline(played)
+nb.claim("{number}_{case}", played)
+
+# %% [markdown]
+# **Why.** TO WRITE
+#
+# ## Surprises
+
+# %%
+nb.surprises("{number}")
+"""
+
+TEST = '''\
+"""Lesson {number}: its checks, on this server."""
+
+from __future__ import annotations
+
+from lab.scenario.stage import Stage
+from tests.helpers import check_lesson
+
+
+def test_every_check_of_lesson_{number}_passes(stage: Stage) -> None:
+    check_lesson("{name}", stage)
+'''
+
+
+def make(number: str, short: str) -> list[Path]:
+    """Write the skeleton of lesson NN_short; returns the files.
+
+    Raises LabError for a number or a name that does not fit or is taken; then nothing is written.
+    """
+    if not re.fullmatch(r"\d\d", number) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", short):
+        raise LabError("A lesson has two digits and a name in lower case: ./lab new 22 name_of_it")
+    if taken := [name for name in registry.names() if name[:2] == number or name[3:] == short]:
+        raise LabError(f"{taken[0]} is there already; take another number and name.")
+    name = f"{number}_{short}"
+    first_cell = _first_cell()
+    texts = {
+        paths.ROOT / "scripts" / f"{name}.py": SCRIPT,
+        paths.SQL / f"{name}.sql": STEP,
+        paths.SQL / name / f"{number}_{CASE}.sql": SCENARIO,
+        paths.ROOT / "notebooks" / "py" / f"{name}.py": NOTEBOOK,
+        paths.ROOT / "tests" / "lessons" / f"test_{name}.py": TEST,
+    }
+    if there := [path for path in texts if path.exists()]:
+        raise LabError(f"{there[0].relative_to(paths.ROOT)} is there already; nothing was written.")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        told = text.format(
+            number=number, short=short, name=name, case=CASE, latest=f"{schema.latest():02}", first_cell=first_cell
+        )
+        path.write_text(told, encoding="utf-8")
+    return list(texts)
+
+
+def _first_cell() -> str:
+    """The cell that every notebook begins with, from the first one."""
+    text = next(iter(sorted((paths.ROOT / "notebooks" / "py").glob("[0-9][0-9]_*.py")))).read_text(encoding="utf-8")
+    cell = text.split("# %%\n")[1]
+    return cell[: cell.index("\n\nnb.begin(")]

@@ -1,0 +1,74 @@
+"""`lab new` makes a lesson that can be read and played, and that fails until it is written; `lab check` says what it lacks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.base import config, paths
+from lab.base.errors import LabError
+from lab.maintain import check, new_lesson
+from lab.server import schema
+
+NUMBER, NAME = "99", "trial"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Iterator[Path]:
+    """A checkout of its own, with the new lesson in it."""
+    root = tmp_path / "lab"
+    ignored = shutil.ignore_patterns(".git", ".lab", "__pycache__", ".*_cache", ".hypothesis", "images")
+    shutil.copytree(paths.ROOT, root, ignore=ignored)
+    made = _python(root, "-m", "lab", "new", NUMBER, NAME)
+    assert made.returncode == 0, made.stderr
+    yield root
+
+
+def test_a_new_lesson_lacks_what_is_to_be_written(copy: Path) -> None:
+    told = _python(copy, "-m", "lab", "check", NUMBER)
+    assert told.returncode == 1
+    for lacking in (
+        "scripts/99_trial.py still says TO WRITE",
+        "sql/99_trial/99_first.sql still says TO WRITE",
+        "data/expected/99_trial/99_first.out is missing: ./lab record",
+        "walk/99_first/a.psql is out of step: ./lab generate",
+        "README.md is out of step: ./lab generate",
+        "notebooks/99_trial.ipynb is missing or out of step",
+        "data/observed/99_trial.csv says nothing of 99.first",
+    ):
+        assert lacking in told.stdout
+
+
+def test_a_new_lesson_needs_no_upgrade_and_fails_until_it_is_written(copy: Path, database: str) -> None:
+    state = _python(copy, "-c", "from lab.server import schema; print(schema.latest())")
+    assert state.stdout.strip() == str(schema.latest())
+    run = _python(copy, "-m", "lab", "run", NUMBER, LAB_DSN=database)
+    assert run.returncode == 1 and "Checks passed: 0 of 1" in run.stdout
+
+
+@pytest.mark.parametrize(("number", "name"), [("02", "trial"), ("98", "token"), ("9", "trial"), ("98", "Trial")])
+def test_a_number_or_a_name_that_does_not_fit_writes_nothing(number: str, name: str) -> None:
+    before = {path for path in paths.ROOT.glob("scripts/*.py")}
+    with pytest.raises(LabError):
+        new_lesson.make(number, name)
+    assert {path for path in paths.ROOT.glob("scripts/*.py")} == before
+
+
+@pytest.mark.parametrize("name", ["01_queue", "10_operators"])
+def test_of_a_lesson_that_stands_nothing_is_missing(name: str) -> None:
+    assert check.findings(name) == []
+
+
+def _python(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", *arguments],
+        env=config.for_process(PYTHONPATH=str(root / "scripts"), COLUMNS="200", **environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
