@@ -315,7 +315,7 @@ def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
 def test_every_drill_is_held_by_a_claim() -> None:
     text = (paths.ROOT / "scripts" / "09_effects.py").read_text(encoding="utf-8")
     names = [each.name for each in catalogue.drills()]
-    assert [name for name in names if f'"{name}"' not in text and f"drill.{name.upper()}" not in text] == []
+    assert [name for name in names if f'"{name}"' not in text and f"catalogue.{name.upper()}" not in text] == []
 
 
 def test_what_the_drills_do_not_try_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,14 @@ NUMBER, NAME = "99", "trial"
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Iterator[Path]:
+def copy(tmp_path: Path) -> Path:
     """A checkout of its own, with the new lesson in it."""
     root = tmp_path / "lab"
     ignored = shutil.ignore_patterns(".git", ".lab", "__pycache__", ".*_cache", ".hypothesis", "images")
     shutil.copytree(paths.ROOT, root, ignore=ignored)
     made = _python(root, "-m", "lab", "new", NUMBER, NAME)
     assert made.returncode == 0, made.stderr
-    yield root
+    return root
 
 
 def test_a_new_lesson_lacks_what_is_to_be_written(copy: Path) -> None:

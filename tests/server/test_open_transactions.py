@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from lab.base import wait
 from lab.base.errors import CannotRunHere
 from lab.lessons.registry import lessons
 from lab.scenario.stage import Stage
@@ -43,7 +44,7 @@ def test_a_claim_holds_although_another_lab_had_a_transaction_open(
         polls.append(seconds)
         elsewhere.rollback()
 
-    monkeypatch.setattr(open_transactions, "time", SimpleNamespace(monotonic=time.monotonic, sleep=poll))
+    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic=time.monotonic, sleep=poll))
     told = next(each for each in lessons() if each.number == claim_id[:2])
     claim = next(each for each in told.checks if each.id == claim_id)
     observed = claim.observe(Stage(database, server.superuser, embedded=True))
