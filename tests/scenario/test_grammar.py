@@ -179,12 +179,6 @@ def test_lines_for_the_reader_come_in_pairs(told: Scenario) -> None:
 
 
 @each_scenario
-def test_a_step_asks_for_nothing_but_ascii(told: Scenario) -> None:
-    assert all(step.sql.isascii() for step in told.steps)
-    assert library.golden_path(told).read_text(encoding="utf-8").isascii()
-
-
-@each_scenario
 def test_a_scenario_starts_from_a_lesson_that_is_here(told: Scenario) -> None:
     assert (paths.SQL / f"{told.builds_on}.sql").is_file()
     assert told.name.startswith(told.lesson[:3])

@@ -25,6 +25,8 @@ from tests.conftest import nothing_left
 from tests.helpers import WAIT, all_scenarios, fetch, mutated, parsed
 from tests.scenario.test_player import CHAIN, DEADLOCK, NOTICES, QUEUE_OF_WAITERS
 
+ACCENTS = "-- @step a_asks A\nSELECT 'não é síncrono' AS situação, '1' AS número UNION ALL SELECT 'sim', '20';\n"
+
 each_scenario = pytest.mark.parametrize("told", all_scenarios(), ids=lambda told: told.name)
 
 EVERY_SHAPE = (
@@ -109,8 +111,8 @@ def test_isolationtester_prints_what_the_player_saw(
 
 @pytest.mark.parametrize(
     "body",
-    [WAIT, CHAIN, QUEUE_OF_WAITERS, DEADLOCK, NOTICES, EVERY_SHAPE, SETUP_AND_TEARDOWN, TWO_END_AT_ONCE],
-    ids=["wait", "chain", "queue", "deadlock", "notices", "shapes", "setup", "two_end"],
+    [WAIT, CHAIN, QUEUE_OF_WAITERS, DEADLOCK, NOTICES, EVERY_SHAPE, SETUP_AND_TEARDOWN, TWO_END_AT_ONCE, ACCENTS],
+    ids=["wait", "chain", "queue", "deadlock", "notices", "shapes", "setup", "two_end", "accents"],
 )
 def test_isolationtester_agrees_on_what_no_lesson_has_yet(
     body: str, stage: str, english: SessionPins, isolationtester: Path

@@ -47,23 +47,33 @@ def condition(sqlstate: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
-    """Columns and rows as libpq's PQprint writes them with header and alignment, which is what isolationtester calls."""
+    """Columns and rows as libpq's PQprint writes them with header and alignment, which is what isolationtester calls.
+
+    PQprint counts bytes: a column with accents is narrower on the screen than its rule of dashes.
+    """
     if not columns:
         return ""
     numeric = [all(_looks_numeric(value) for row in rows if (value := row[column])) for column in range(len(columns))]
     widths = [
-        max(len(name), *(len(row[column] or "") for row in rows)) if rows else len(name)
+        max(_width(name), *(_width(row[column] or "") for row in rows)) if rows else _width(name)
         for column, name in enumerate(columns)
     ]
 
     def line(values: Sequence[str | None]) -> str:
         cells = zip(values, widths, numeric, strict=True)
-        return "|".join(
-            (value or "").rjust(width) if right else (value or "").ljust(width) for value, width, right in cells
-        )
+        return "|".join(_aligned(value or "", width, right) for value, width, right in cells)
 
     count = f"({len(rows)} row{'' if len(rows) == 1 else 's'})"
     return "\n".join([line(columns), "+".join("-" * width for width in widths), *map(line, rows), count, "", ""])
+
+
+def _width(text: str) -> int:
+    return len(text.encode())
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
 
 
 def _looks_numeric(value: str) -> bool:
