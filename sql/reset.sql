@@ -4,7 +4,7 @@
 -- Run    psql -X -f sql/reset.sql          (again whenever you like)
 -- See    the four documents pending, with no attempt, worker or error.
 --
--- It takes documents away from whoever works on them. That is fine between two takes of a video, and forbidden from lesson 05 on:
+-- It takes documents away from the workers that have them. That is fine between two runs of the episode, and forbidden from lesson 05 on:
 -- lesson 10 counts the harm.
 
 \set ON_ERROR_STOP on

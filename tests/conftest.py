@@ -103,7 +103,7 @@ def module_database(server: Target) -> Iterator[str]:
 
 @pytest.fixture
 def own_server(server: Target) -> Target:
-    """The server, if it is the lab's own: for tests that do what is not done to a server of somebody else."""
+    """The server, if it is the lab's own: for tests that do what is not done to a given server."""
     if server.embedded is None:
         pytest.skip("only on the lab's own server: it makes roles, or a schema without the lab's mark")
     return server

@@ -14,7 +14,7 @@ INSERT INTO eventos (documento_id)
 VALUES (1)
 RETURNING documento_id;
 -- @step b_update B
--- Nobody claimed document 1. Does B get it?
+-- No worker claimed document 1. Does B get it?
 -- @pt Ninguém reservou o documento 1. B vai recebê-lo?
 SELECT documento_id, chave
 FROM fila_documentos

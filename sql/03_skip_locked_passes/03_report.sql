@@ -19,7 +19,7 @@ WITH vistos AS (
 SELECT count(*) AS documentos
 FROM vistos;
 -- @step b_counts B
--- A plain read needs no row lock and waits for nobody:
+-- A plain read needs no row lock and does not wait:
 -- @pt Uma leitura comum não precisa de bloqueio de linha e não espera por ninguém:
 SELECT count(*) AS documentos
 FROM fila_documentos;

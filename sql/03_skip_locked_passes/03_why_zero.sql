@@ -18,7 +18,7 @@ ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step b_explains B
--- Zero rows. Why? The inner query tries to lock what a claim would take; what it cannot lock, somebody holds.
+-- Zero rows. Why? The inner query tries to lock what a claim would take; what it cannot lock, another session holds.
 -- Run it by itself: what is free stays locked until its transaction ends.
 -- @pt Zero linhas. Por quê? A consulta interna tenta bloquear o que uma reserva pegaria; o que ela não conseguir está com alguém.
 -- @pt Execute-a sozinha: o que está livre fica bloqueado até o fim da transação dela.

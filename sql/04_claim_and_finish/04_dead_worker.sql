@@ -1,4 +1,4 @@
--- A worker that dies after its claim's commit leaves its document in processando: no lock is left, and nobody will take it.
+-- A worker that dies after its claim's commit leaves its document in processando: no lock is left, and no claim will take it.
 -- @pt Um worker que morre depois do COMMIT da reserva deixa o documento em processando: não resta bloqueio, e ninguém vai pegá-lo.
 -- @step a_claims A
 WITH escolhido AS (

@@ -29,7 +29,7 @@ SELECT documento_id, status, worker_id
 FROM fila_documentos
 WHERE documento_id = 1;
 -- @step o_corrects O blocks A
--- Pending and nobody's: the claim is invisible. The operator corrects the file name.
+-- Pending and without a worker: the claim is invisible. The operator corrects the file name.
 -- @pt Pendente e de ninguém: a reserva é invisível. O operador corrige o nome do arquivo.
 UPDATE fila_documentos
 SET nome_arquivo = 'nfe-0001-corrigido.xml'

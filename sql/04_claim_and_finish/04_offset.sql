@@ -21,7 +21,7 @@ ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
 LIMIT 1;
 -- @step c_tries C errors 55P03
--- Then nobody works on document 1. Is it at least free?
+-- Then no worker has document 1. Is it at least free?
 -- @pt Então ninguém trabalha no documento 1. Ele está pelo menos livre?
 SELECT documento_id
 FROM fila_documentos

@@ -9,7 +9,7 @@ SELECT count(*) AS vencidas
 FROM fila_documentos
 WHERE status = 'processando' AND reservado_ate < now();
 -- @step b_claims B
--- B claims for a microsecond: whoever looks next comes after the deadline.
+-- B claims for a microsecond: the next look comes after the deadline.
 -- @pt B reserva por um microssegundo: quem olhar em seguida já chega depois do prazo.
 SELECT documento_id, tentativas
 FROM reservar('worker-b', 1, '1 microsecond');

@@ -1,4 +1,4 @@
--- After the claim's commit no lock is left: a worker that dies leaves its document in processando, and a day later nobody gets it.
+-- After the claim's commit no lock is left: a worker that dies leaves its document in processando, and a day later no claim gets it.
 -- @pt Depois do COMMIT da reserva não resta bloqueio: quem morre deixa o documento em processando, e um dia depois ninguém o recebeu.
 -- @step a_claims A
 -- A claims a document for ten minutes; under autocommit the claim is committed at once.
@@ -36,7 +36,7 @@ ORDER BY documento_id;
 SELECT documento_id, tentativas
 FROM reservar('worker-b', 10, '1 hour');
 -- @step c_looks C
--- Zero rows. Document 1 is still a dead worker's: a deadline that nobody acts on frees nothing.
+-- Zero rows. Document 1 is still a dead worker's: a deadline that no recovery acts on frees nothing.
 -- @pt Zero linhas. O documento 1 continua com um worker morto: um prazo que ninguém cobra não libera nada.
 SELECT documento_id, status, worker_id, tentativas, reservado_ate < relogio() AS vencida
 FROM fila_documentos

@@ -1,4 +1,4 @@
--- A finish written with SKIP LOCKED loses the result: somebody's short lock on the row, and the owner is told zero rows.
+-- A finish written with SKIP LOCKED loses the result: a stranger's short lock on the row, and the owner is told zero rows.
 -- @pt Uma conclusão escrita com SKIP LOCKED perde o resultado: basta alguém bloquear a linha por um instante, e o dono recebe zero linhas.
 -- @step a_claims A
 SELECT documento_id, token_reserva

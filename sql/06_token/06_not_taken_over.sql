@@ -1,4 +1,4 @@
--- A lease that has ended and that nobody has taken over may still be renewed, and the document finished: the same token still stands.
+-- After its lease has ended, a document that no other worker has taken may still be renewed and finished: the same token still stands.
 -- @pt Uma reserva vencida que ninguém assumiu ainda pode ser renovada, e o documento, concluído: o mesmo token continua valendo.
 -- @step a_claims A
 SELECT documento_id, token_reserva
@@ -35,7 +35,7 @@ RETURNING adiantado;
 SELECT documento_id, status
 FROM concluir(1, 1);
 -- @step c_recovers_again C
--- Nobody else has had the document, so there is nothing that A could have destroyed.
+-- No other worker has had the document, so there is nothing that A could have destroyed.
 -- @pt Ninguém mais pegou o documento, portanto não havia nada que A pudesse destruir.
 SELECT documento_id, status
 FROM recuperar('vigia');

@@ -16,7 +16,7 @@ FROM fila_documentos
 WHERE status = 'processando' AND reservado_ate < relogio()
 ORDER BY documento_id;
 -- @step a_finishes A
--- Late, but nobody has taken over yet.
+-- Late, but no worker has taken over yet.
 -- @pt Atrasado, mas ninguém assumiu ainda.
 SELECT documento_id, status
 FROM concluir(1, 1);

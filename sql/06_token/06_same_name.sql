@@ -14,7 +14,7 @@ RETURNING adiantado;
 SELECT documento_id, status, tentativas, worker_anterior
 FROM recuperar();
 -- @step b_claims B
--- Somebody has restarted worker-a. B is the new process, and bears the old name.
+-- An operator has restarted worker-a. B is the new process, and bears the old name.
 -- @pt Alguém reiniciou o worker-a. B é o processo novo e tem o mesmo nome do antigo.
 SELECT documento_id, tentativas
 FROM reservar('worker-a');
@@ -29,7 +29,7 @@ FROM concluir(1, 'worker-a');
 SELECT documento_id, status
 FROM falhar(1, 'worker-a', 'valor ausente');
 -- @step c_reads C
--- The table says that the second attempt went well. Nobody will look again.
+-- The table says that the second attempt went well. No one will look again.
 -- @pt A tabela diz que a segunda tentativa deu certo. Ninguém vai olhar de novo.
 SELECT documento_id, status, worker_id, tentativas, ultimo_erro
 FROM fila_documentos

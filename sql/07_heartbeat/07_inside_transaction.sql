@@ -1,4 +1,4 @@
--- A heartbeat inside the work's transaction is seen by nobody: the monitor counts an orphan, and a rollback takes the beat back.
+-- A heartbeat inside the work's transaction is invisible to all others: the monitor counts an orphan, and a rollback takes the beat back.
 -- @pt Um sinal de vida dentro da transação do trabalho não é visto por ninguém: o monitor conta um órfão, e o ROLLBACK o desfaz.
 -- @step a_claims A
 SELECT documento_id, token_reserva

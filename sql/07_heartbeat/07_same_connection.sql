@@ -8,7 +8,7 @@ FROM reservar('worker-a', p_prazo => '6 minutes');
 -- @step m_begin M
 BEGIN;
 -- @step m_locks M
--- Somebody has work of his own on the table that A is about to ask.
+-- Another session has work of its own on the table that A is about to ask.
 -- @pt Alguém está fazendo um serviço na tabela que A vai consultar.
 LOCK TABLE precos;
 -- @step a_works A blocks M

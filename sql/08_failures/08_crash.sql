@@ -40,7 +40,7 @@ UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '2 hours'
 RETURNING adiantado;
 -- @step c_recovers_again C
--- Nobody ever reported a failure. Does it come back a third time?
+-- No worker ever reported a failure. Does it come back a third time?
 -- @pt Ninguém jamais relatou uma falha. Ele volta pela terceira vez?
 SELECT documento_id, status, tentativas
 FROM recuperar('vigia', 'worker sem sinal');

@@ -1,4 +1,4 @@
--- "The lease has ended" does not say "it was not executed": the stage says that nobody knows, and the key lets one ask.
+-- "The lease has ended" does not say "it was not executed": the stage says that the result is unknown, and the key lets a worker ask.
 -- @pt "A reserva venceu" não quer dizer "não foi executado": a etapa diz que ninguém sabe, e a chave permite perguntar.
 -- @setup
 DELETE FROM fila_documentos

@@ -19,7 +19,7 @@ INSERT INTO efeitos (documento_id, worker)
 VALUES (2, 'worker-b')
 RETURNING documento_id, worker;
 -- @step o_recovers O
--- "The queue hangs", somebody says. How many documents does recuperar take from their workers?
+-- "The queue hangs", says the report. How many documents does recuperar take from their workers?
 -- @pt "A fila travou", diz alguém. Quantos documentos recuperar tira dos workers?
 SELECT documento_id, worker_anterior
 FROM recuperar('operador', 'a fila travou');

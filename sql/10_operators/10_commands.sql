@@ -25,7 +25,7 @@ FROM falhar(1, 1, 'sistemico', 'receptor fora do ar');
 SELECT documento_id, status, versao
 FROM pausar(1, 0, 'operador', 'cliente pediu para esperar');
 -- @step o_examines_again O
--- It is not what was seen: somebody has tried it meanwhile.
+-- It is not what was seen: a worker has tried it meanwhile.
 -- @pt Não é o que foi visto: alguém o tentou nesse meio-tempo.
 SELECT status, versao, tentativas, categoria_erro, ultimo_erro
 FROM examinar(1);

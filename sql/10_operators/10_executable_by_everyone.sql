@@ -16,7 +16,7 @@ BEGIN
 END
 $$;
 -- @step b_role B
--- esvaziar is new. Nobody was granted anything on it.
+-- esvaziar is new. No role was granted anything on it.
 -- @pt esvaziar é nova. Ninguém recebeu nenhum direito sobre ela.
 SET ROLE sql_semana_12_reader;
 -- @step b_deletes B errors 42501

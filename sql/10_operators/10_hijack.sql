@@ -21,7 +21,7 @@ SELECT sql_semana_12.aceito('NFE-0001');
 UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido';
 -- @step b_makes_function B
--- In its own temporary schema anybody may make what he likes.
+-- In its own temporary schema a role may make what it likes.
 -- @pt No próprio esquema temporário, qualquer um cria o que quiser.
 CREATE FUNCTION pg_temp.invadir()
 RETURNS TEXT

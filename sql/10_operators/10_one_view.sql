@@ -32,7 +32,7 @@ FROM renovar(5, 5, '10 minutes');
 SELECT documento_id, status
 FROM pausar(7, 0, 'operador', 'cliente pediu para esperar');
 -- @step o_waits O
--- A minute goes by: nobody has renewed document 6, and document 3 is due again.
+-- A minute goes by: no worker has renewed document 6, and document 3 is due again.
 -- @pt Passa um minuto: ninguém renovou o documento 6, e o documento 3 já pode ser tentado de novo.
 UPDATE relogio_do_laboratorio
 SET adiantado = INTERVAL '1 minute'

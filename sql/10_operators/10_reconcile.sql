@@ -7,7 +7,7 @@ FROM reservar('worker-a');
 SELECT documento_id, etapa, versao
 FROM registrar_etapa(1, 1, 'desconhecido');
 -- @step a_reconciles A
--- No answer came, and nobody can be asked: A hands document 1 to people.
+-- No answer came, and the receiver cannot be asked: A hands document 1 to people.
 -- @pt Não veio resposta, e não há a quem perguntar: o worker A encaminha o documento 1 para conciliação manual.
 SELECT documento_id, status, versao
 FROM conciliar(1, 1, 'receptor fora do ar');
@@ -17,7 +17,7 @@ FROM conciliar(1, 1, 'receptor fora do ar');
 SELECT status, versao, tentativas, worker_id, reserva_viva, etapa, chave_operacao, referencia_externa
 FROM examinar(1);
 -- @step o_pauses O
--- It is nobody's work now. Can it be paused?
+-- No worker has it now. Can it be paused?
 -- @pt Agora não é trabalho de ninguém. Dá para pausar?
 SELECT documento_id, status
 FROM pausar(1, 3, 'operador', 'em analise');
@@ -25,12 +25,12 @@ FROM pausar(1, 3, 'operador', 'em analise');
 SELECT documento_id, status
 FROM confirmar(1, 3, ' ', 'operador', 'achado no receptor');
 -- @step o_confirms O
--- The receiver's books have it, under its own reference.
+-- The receiver's ledger has it, under its own reference.
 -- @pt Está nos registros do receptor, com a referência dele.
 SELECT documento_id, status, versao
 FROM confirmar(1, 3, 'R-4711', 'operador', 'achado no receptor');
 -- @step o_confirms_again O
--- Somebody else found it, too. How many rows?
+-- Another operator found it, too. How many rows?
 -- @pt Outra pessoa também o achou. Quantas linhas?
 SELECT documento_id, status, versao
 FROM confirmar(1, 3, 'R-4712', 'plantao', 'achado no receptor');

@@ -6,7 +6,7 @@ SET ROLE sql_semana_12_reader;
 SELECT count(*) AS documentos
 FROM fila_documentos;
 -- @step o_switches_on O
--- Somebody switches row security on, to write policies later.
+-- An administrator switches row security on, to write policies later.
 -- @pt Alguém liga a segurança de linha, para escrever as políticas depois.
 ALTER TABLE fila_documentos ENABLE ROW LEVEL SECURITY;
 -- @step b_counts_again B

@@ -31,7 +31,7 @@ def failure(scenario: Scenario, conninfo: str, limit: float = 20.0) -> str:
 
 
 def assert_free(conninfo: str, patience: str = "1ms") -> None:
-    """No lock of the play is left: whoever wants the whole table has it at once."""
+    """No lock of the play is left: a lock on the whole table is had at once."""
     execute(
         conninfo, f"SET lock_timeout = '{patience}'; LOCK TABLE sql_semana_12.fila_documentos IN ACCESS EXCLUSIVE MODE"
     )
@@ -216,7 +216,7 @@ def test_sessions_are_pinned_and_named(queue_database: str) -> None:
 
 
 def test_dropping_blocks_fails(queue_database: str) -> None:
-    """The parser wants `ends` gone too; then the play meets a wait that nobody announced."""
+    """The parser wants `ends` gone too; then the play meets a wait that is not announced."""
     told = mutated("02_finished_meanwhile", ("b_asks B blocks A", "b_asks B"), ("-- @ends b_asks\n", ""))
     why = failure(told, queue_database)
     assert "step b_asks of session B waits for A, which the scenario does not announce (`blocks A`)" in why
@@ -397,7 +397,7 @@ def test_a_lost_monitor_fails(queue_database: str) -> None:
     )
     assert played.failure is not None
     assert "01_made_up.sql: the monitor lost its connection to the server" in played.failure
-    assert_free(queue_database, patience="5s")  # without the monitor nobody waited for the backends to end
+    assert_free(queue_database, patience="5s")  # without the monitor nothing waited for the backends to end
 
 
 def test_a_server_that_cannot_be_reached_is_said(tmp_path: Path) -> None:

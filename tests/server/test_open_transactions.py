@@ -1,4 +1,4 @@
-"""Claims about dead row versions wait for whoever on the server may still need them."""
+"""Claims about dead row versions wait for the transactions that may still need them."""
 
 from __future__ import annotations
 

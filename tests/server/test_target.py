@@ -37,7 +37,7 @@ def _nothing_given(server: Target, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def given(own_server: Target, database: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database of the lab's own server, named as the reader would name his own."""
+    """A database of the lab's own server, named as readers would name their own."""
     monkeypatch.setenv("LAB_DSN", database)
     return database
 

@@ -70,7 +70,7 @@ def main() -> None:
     try:
         status = app(standalone_mode=False, prog_name="./lab")
     except BrokenPipeError:
-        # Whoever read our output (head, less) has seen enough.
+        # The reader of our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except BaseException as error:

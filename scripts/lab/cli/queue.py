@@ -70,7 +70,7 @@ def worker(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the receiver's whole answer.")] = 10.0,
     irreversible: Annotated[
-        bool, typer.Option("--irreversible", help="A result that nobody can tell is for people.")
+        bool, typer.Option("--irreversible", help="A result that cannot be found out is for people.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="One claim.")] = False,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no document is due or put off.")] = False,
@@ -126,7 +126,7 @@ def receiver(
         str, typer.Option(metavar="JSON", help='How it behaves, as {"delay": 1.5}; POST /behaviour changes it.')
     ] = "{}",
 ) -> None:
-    """Receive documents, outside the database: the effects, with books of their own."""
+    """Receive documents, outside the database: the effects, with a ledger of its own."""
     from lab.receiver import service
 
     try:

@@ -85,8 +85,8 @@ class LessonResult:
 class Lesson:
     """A lesson and its checks, in the order in which they are told.
 
-    `module` is the lesson's file (its name gives number and name), `minutes` how long it takes a learner, `question` what he
-    comes with, `answer` what he will have seen; `psql_only` whether two psql windows are enough to see it.
+    `module` is the lesson's file (its name gives number and name), `minutes` how long it takes a learner, `question` what
+    they come with, `answer` what they will have seen; `psql_only` whether two psql windows are enough to see it.
     """
 
     def __init__(self, module: str, *, minutes: int, question: Text, answer: Text, psql_only: Text) -> None:

@@ -41,7 +41,7 @@ class Stepper:
                 for name, colour in self.columns.items()
             }
         )
-        # The reader may ponder for as long as he likes: only the scenario's own lock_timeout may end a wait.
+        # The reader may ponder for as long as they like: only the scenario's own lock_timeout may end a wait.
         result = self.stage.play(scenario, pins=SessionPins(statement_timeout="0"), before=self.before, seen=self.seen)
         if not result.as_expected:
             self.console.print(result.why, style="red", highlight=False)

@@ -42,7 +42,7 @@ class Load:
 
     @property
     def documents(self) -> int:
-        """How many documents that takes, exactly: whoever claims finds a whole batch, since no other takes more than its share."""
+        """How many documents that takes, exactly: every claim finds a whole batch, since no other takes more than its share."""
         return self.clients * self.claims * self.batch
 
 

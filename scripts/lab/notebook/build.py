@@ -69,7 +69,7 @@ async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
 
     async def one(notebook: NotebookNode) -> None:
         async with turn:
-            # No folders of kernels: a kernel called python3 that somebody installed is not this Python.
+            # No folders of kernels: an installed kernel called python3 is not this Python.
             kernels = KernelSpecManager(kernel_dirs=[])
             manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=kernels)
             client = NotebookClient(

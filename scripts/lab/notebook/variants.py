@@ -24,7 +24,7 @@ def queue_of(sessions: int, skip_locked: bool) -> Scenario:
     """A scenario in which so many sessions ask for the oldest pending document, one after the other, before any of them ends.
 
     With SKIP LOCKED each takes the next free document (the fifth and later ones none). Without it they wait in a chain: B for A,
-    C for B. Nobody marks his document, so each gets document 1 in turn: if they marked it, more than one waiter on a row that
+    C for B. No session marks its document, so each gets document 1 in turn: if they marked it, more than one waiter on a row that
     changes would be a free race, and who gets what would be chance.
     Raises LabError for fewer than 2 or more than 12 sessions.
     """

@@ -246,7 +246,7 @@ class _Player:
             if time.monotonic() > deadline:
                 raise self.failure(
                     run.step,
-                    f"still waits for {' and '.join(self.blockers(session)) or 'nobody'} where `@ends {ends.step}` "
+                    f"still waits for {' and '.join(self.blockers(session)) or 'no session'} where `@ends {ends.step}` "
                     f"says that it is over (given up after {self.limit:g} s)",
                 )
         self.finish(session, run)
@@ -259,7 +259,7 @@ class _Player:
         deadline = time.monotonic() + self.limit
         for session in self.sessions.values():
             run = session.run
-            # One that nobody holds up any longer is about to end, or to wait again further on.
+            # One that no session holds up any longer is about to end, or to wait again further on.
             while run is not None and not self.blockers(session):
                 if not self.under_way(session, POLL_SECONDS):
                     self.finish(session, run)

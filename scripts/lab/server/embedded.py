@@ -119,7 +119,7 @@ class EmbeddedServer:
                     self._start()
                 self._settle(new=not was_running)
             except BaseException:
-                # ^C in the middle must not leave a server that nobody asked for any more.
+                # ^C in the middle must not leave a server that is not wanted any more.
                 if not was_running:
                     postmaster.stop(self.data)
                 raise
@@ -132,7 +132,7 @@ class EmbeddedServer:
         return any(stopped)
 
     def down_if_alone(self) -> bool:
-        """Stop the server unless somebody else is connected to it; returns whether it was stopped.
+        """Stop the server unless another client is connected to it; returns whether it was stopped.
 
         Sessions that have just been closed end a moment later, so it looks for up to two seconds.
         """
@@ -142,7 +142,7 @@ class EmbeddedServer:
                 if not wait.until(lambda: connection.execute(others).fetchone() is None, 2):
                     return False
         except psycopg.OperationalError:
-            pass  # it takes no connection: nobody has one
+            pass  # it takes no connection: no client has one
         return self.down()
 
     def running(self) -> bool:

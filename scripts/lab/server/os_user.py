@@ -48,7 +48,7 @@ class Account:
 def stand_in(folder: Path) -> Account | None:
     """The account for a server in the folder; None for an ordinary user, who runs it himself.
 
-    For root: whoever owns the folder already, else `postgres`, else `nobody`.
+    For root: the owner of the folder, if it is there, else `postgres`, else `nobody`.
     """
     if os.geteuid() != 0:
         return None

@@ -63,7 +63,7 @@ class SessionPins:
             raise _unreachable(error) from error
 
     def open(self, conninfo: str, name: str) -> psycopg.Connection:
-        """As `psycopg_connection`, for whoever waits for a server: raises psycopg.OperationalError if it cannot be reached."""
+        """As `psycopg_connection`, for a caller that waits for a server: raises psycopg.OperationalError if it cannot be reached."""
         connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
         _pin(connection.pgconn)
         return connection

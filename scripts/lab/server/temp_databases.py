@@ -11,10 +11,10 @@ from itertools import count
 import psycopg
 from psycopg import sql
 
-# Nobody can be connected to this template, so a copy of it never has to wait or fail.
+# No client can be connected to this template, so a copy of it never has to wait or fail.
 PLAIN = "template0"
 
-# The first half of the lab's advisory lock keys, so that they meet nobody else's.
+# The first half of the lab's advisory lock keys, so that they meet no other program's.
 LOCK_FAMILY = 0x6C6162
 
 TEMPORARY = r"^lab_[a-z0-9_]+_[0-9]+_[0-9]+$"
