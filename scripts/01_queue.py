@@ -5,10 +5,11 @@ from __future__ import annotations
 import psycopg
 
 from lab.base import paths
-from lab.base.language import Text, brazilian
+from lab.base.facts import Fact
+from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
 from lab.protocol import loader
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 from lab.server import psql
 
@@ -59,30 +60,34 @@ def built(stage: Stage) -> Observed:
         index = connection.execute("SELECT pg_get_indexdef('fila_documentos_pendentes_idx'::regclass)").fetchone()
         documents = connection.execute(
             "SELECT string_agg(chave, ' ' ORDER BY criado_em, documento_id), count(*) FILTER (WHERE status = 'pendente'),"
-            " sum((xpath('/nfe/valor/text()', conteudo_xml))[1]::text::numeric)::text FROM fila_documentos"
+            " sum((xpath('/nfe/valor/text()', conteudo_xml))[1]::text::numeric)::float FROM fila_documentos"
         ).fetchone()
     assert index and documents
-    partial = "(criado_em, documento_id) WHERE (status = 'pendente'::text)"
-    holds = (
-        columns == COLUMNS
-        and index[0].endswith(partial)
-        and documents == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, "1011.00")
-    )
     covers = index[0].split("btree ")[-1]
+    keys, pending, total = documents
     return Observed(
-        holds,
-        f"{len(columns)} columns; {documents[1]} pending, {documents[2]} in all; index {covers}",
-        f"{len(columns)} colunas; {documents[1]} pendentes, {brazilian(documents[2])} no total; índice {covers}",
+        columns == COLUMNS
+        and covers == "(criado_em, documento_id) WHERE (status = 'pendente'::text)"
+        and (keys, pending, total) == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, 1011.0),
+        "{columns} columns; {pending} pending, {total:2} in all; index {index}",
+        "{columns} colunas; {pending} pendentes, {total:2} no total; índice {index}",
+        facts={
+            "columns": Fact(len(columns), "columns"),
+            "pending": Fact(pending, "documents"),
+            "total": Fact(total, "reais"),
+            "index": Fact(covers),
+        },
     )
 
 
 @lesson.scenario("duplicate_key")
 def duplicate_key(play: Play) -> Observed:
-    refused, attempts = play["a_inserts"].sqlstate, play["b_processes"].rows[0][2]
+    refused, attempts = play["a_inserts"].sqlstate, whole(play["b_processes"].one("tentativas"))
     return Observed(
-        refused == "23505" and attempts == "2",
-        f"second insert {refused}; document 1 processed by {attempts} workers all the same",
-        f"segunda inserção: {refused}; mesmo assim, documento 1 processado por {attempts} workers",
+        refused == "23505" and attempts == 2,
+        "second insert {sqlstate}; document 1 processed by {attempts} workers all the same",
+        "segunda inserção: {sqlstate}; mesmo assim, documento 1 processado por {attempts} workers",
+        facts={"sqlstate": Fact(refused), "attempts": Fact(attempts, "attempts")},
     )
 
 
@@ -107,8 +112,14 @@ def files(stage: Stage) -> Observed:
     reasons = {outcome.reason.en for outcome in outcomes if outcome.reason}
     return Observed(
         holds and len(reasons) == len(refused),
-        f"{len(loaded)} loaded and {row[0]} in the table; {len(refused)} refused for {len(reasons)} different reasons",
-        f"{len(loaded)} carregados e {row[0]} na tabela; {len(refused)} recusados por {len(reasons)} motivos diferentes",
+        "{loaded} loaded and {in_table} in the table; {refused} refused for {reasons} different reasons",
+        "{loaded} carregados e {in_table} na tabela; {refused} recusados por {reasons} motivos diferentes",
+        facts={
+            "loaded": Fact(len(loaded), "files"),
+            "in_table": Fact(row[0], "documents"),
+            "refused": Fact(len(refused), "files"),
+            "reasons": Fact(len(reasons), "reasons"),
+        },
     )
 
 
@@ -124,11 +135,11 @@ def byte_order_mark(stage: Stage) -> Observed:
         raw = path.read_bytes().decode("utf-8")
         sqlstate = _refusal(connection, "SELECT xmlparse(DOCUMENT %s)", raw)
     (outcome,) = loader.load(stage.conninfo, [path])
-    holds = raw.startswith("\ufeff") and sqlstate == "2200M" and outcome.loaded
     return Observed(
-        holds,
-        f"as it is: {sqlstate}; through the loader: {'loaded' if outcome.loaded else 'refused'}",
-        f"como está: {sqlstate}; pelo carregador: {'carregado' if outcome.loaded else 'recusado'}",
+        raw.startswith("\ufeff") and sqlstate == "2200M" and outcome.loaded,
+        "as it is: {sqlstate}; loaded by the loader: {loaded}",
+        "como está: {sqlstate}; entra pelo carregador: {loaded}",
+        facts={"sqlstate": Fact(sqlstate), "loaded": Fact(outcome.loaded)},
     )
 
 
@@ -154,25 +165,33 @@ def reset(stage: Stage) -> Observed:
     assert before and after
     return Observed(
         before[0] == 0 and after[0] == 4,
-        f"as new before: {before[0]}, after: {after[0]}",
-        f"como novos antes: {before[0]}; depois: {after[0]}",
+        "as new before: {new_before}, after: {new_after}",
+        "como novos antes: {new_before}; depois: {new_after}",
+        facts={"new_before": Fact(before[0], "documents"), "new_after": Fact(after[0], "documents")},
     )
 
 
 @lesson.scenario("xml_has_no_equality", core=False)
 def xml_has_no_equality(play: Play) -> Observed:
     states = [play[step].sqlstate for step in ("a_compares", "a_distinct", "a_unique")]
-    refused = f"= {states[0]}, DISTINCT {states[1]}, UNIQUE {states[2]}"
-    return Observed(states == ["42883", "42883", "42704"], refused, refused)
+    refused = "= {sqlstate_equals}, DISTINCT {sqlstate_distinct}, UNIQUE {sqlstate_unique}"
+    names = ("sqlstate_equals", "sqlstate_distinct", "sqlstate_unique")
+    return Observed(
+        states == ["42883", "42883", "42704"],
+        refused,
+        refused,
+        facts={name: Fact(state) for name, state in zip(names, states, strict=True)},
+    )
 
 
 @lesson.scenario("external_entity", core=False)
 def external_entity(play: Play) -> Observed:
-    value, doctype = play["a_reads"].rows[0]
+    value, stored = play["a_reads"].one("valor"), flag(play["a_reads"].one("doctype_gravado"))
     return Observed(
-        value == "" and doctype == "t",
-        f"value {value!r}, DOCTYPE stored: {doctype}",
-        f"valor {value!r}, DOCTYPE gravado: {'sim' if doctype == 't' else 'não'}",
+        value == "" and stored is True,
+        "value '{value}', DOCTYPE stored: {doctype_stored}",
+        "valor '{value}', DOCTYPE gravado: {doctype_stored}",
+        facts={"value": Fact(value), "doctype_stored": Fact(stored)},
     )
 
 
@@ -190,30 +209,41 @@ def doctype_refused(stage: Stage) -> Observed:
     (outcome,) = loader.load(stage.conninfo, [path])
     return Observed(
         by_server is None and not outcome.loaded,
-        f"server: {by_server or 'takes it'}; loader: {outcome.reason.en if outcome.reason else 'loaded'}",
-        f"servidor: {by_server or 'aceita'}; carregador: {outcome.reason.pt if outcome.reason else 'carregado'}",
+        "taken by the server: {server_takes}; by the loader: {loader_takes} ({reason})",
+        "aceito pelo servidor: {server_takes}; pelo carregador: {loader_takes} ({reason})",
+        facts={
+            "server_takes": Fact(by_server is None),
+            "loader_takes": Fact(outcome.loaded),
+            "reason": Fact(outcome.reason),
+        },
     )
 
 
 @lesson.scenario("content_and_document", core=False)
 def content_and_document(play: Play) -> Observed:
-    content = [play[step].value for step in ("a_empty_content", "a_two_roots_content")]
+    content = [flag(play[step].one("aceito")) for step in ("a_empty_content", "a_two_roots_content")]
     document = [play[step].sqlstate for step in ("a_empty_document", "a_two_roots_document")]
-    accepted, refused = content.count("t"), document.count("2200M")
+    accepted, refused = content.count(True), document.count("2200M")
     return Observed(
-        content == ["t", "t"] and document == ["2200M", "2200M"],
-        f"CONTENT accepted {accepted} of 2; DOCUMENT refused {refused} of 2",
-        f"CONTENT aceitou {accepted} de 2; DOCUMENT recusou {refused} de 2",
+        accepted == refused == 2,
+        "CONTENT accepted {accepted} of {given}; DOCUMENT refused {refused} of {given}",
+        "CONTENT aceitou {accepted} de {given}; DOCUMENT recusou {refused} de {given}",
+        facts={
+            "given": Fact(len(content), "texts"),
+            "accepted": Fact(accepted, "texts"),
+            "refused": Fact(refused, "texts"),
+        },
     )
 
 
 @lesson.scenario("namespace", core=False)
 def namespace(play: Play) -> Observed:
-    without, found = play["a_without"].value, play["a_with"].value
+    without, found = (whole(play[step].one("encontrados")) for step in ("a_without", "a_with"))
     return Observed(
-        without == "0" and found == "1",
-        f"found without mapping {without}, with mapping {found}",
-        f"encontrados sem o mapeamento: {without}; com ele: {found}",
+        (without, found) == (0, 1),
+        "found without mapping {found_without}, with mapping {found_with}",
+        "encontrados sem o mapeamento: {found_without}; com ele: {found_with}",
+        facts={"found_without": Fact(without, "elements"), "found_with": Fact(found, "elements")},
     )
 
 
@@ -222,8 +252,9 @@ def malformed(play: Play) -> Observed:
     document, content = play["a_document"].sqlstate, play["a_content"].sqlstate
     return Observed(
         (document, content) == ("2200M", "2200N"),
-        f"document {document}, content {content}",
-        f"documento: {document}; conteúdo: {content}",
+        "document {sqlstate_document}, content {sqlstate_content}",
+        "documento: {sqlstate_document}; conteúdo: {sqlstate_content}",
+        facts={"sqlstate_document": Fact(document), "sqlstate_content": Fact(content)},
     )
 
 
@@ -234,17 +265,19 @@ def malformed(play: Play) -> Observed:
     core=False,
 )
 def detail_shows_document(stage: Stage) -> Observed:
+    sqlstate, detail = None, ""
     with stage.connection() as connection:
         try:
             connection.execute("SELECT xmlparse(DOCUMENT %s)", ["<nfe><emitente>canary-4711</nfe>"])
         except psycopg.errors.InvalidXmlDocument as error:
-            leaked = "canary-4711" in (error.diag.message_detail or "")
-            return Observed(
-                leaked,
-                f"{error.sqlstate}; text of the document in the DETAIL: {'yes' if leaked else 'no'}",
-                f"{error.sqlstate}; texto do documento no DETAIL: {'sim' if leaked else 'não'}",
-            )
-    return Observed(False, "the malformed document was accepted", "o documento malformado foi aceito")
+            sqlstate, detail = error.sqlstate, error.diag.message_detail or ""
+    leaked = "canary-4711" in detail
+    return Observed(
+        leaked,
+        "{sqlstate}; text of the document in the DETAIL: {leaked}",
+        "{sqlstate}; texto do documento no DETAIL: {leaked}",
+        facts={"sqlstate": Fact(sqlstate), "leaked": Fact(leaked)},
+    )
 
 
 def _refusal(connection: psycopg.Connection, query: str, text: str) -> str | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-from lab.base.language import Text, brazilian
+from lab.base.facts import Fact
+from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, amount, whole
 
 lesson = Lesson(
     __file__,
@@ -25,95 +24,110 @@ lesson = Lesson(
 
 @lesson.scenario("lock_timeout")
 def lock_timeout(play: Play) -> Observed:
-    asks, pending = play["b_asks"], play["b_counts"].value
-    holds = asks.sqlstate == "55P03" and 1.95 <= asks.seconds < 4 and pending == "4"
-    took = f"{asks.seconds:.2f} s"
+    asks, pending = play["b_asks"], whole(play["b_counts"].one("pendentes"))
     return Observed(
-        holds,
-        f"{asks.sqlstate} after {took}; pending all the while: {pending}",
-        f"{asks.sqlstate} depois de {brazilian(took)}; pendentes o tempo todo: {pending}",
+        asks.sqlstate == "55P03" and 1.95 <= asks.seconds < 4 and pending == 4,
+        "{sqlstate} after {waited:2} s; pending all the while: {pending}",
+        "{sqlstate} depois de {waited:2} s; pendentes o tempo todo: {pending}",
+        facts={
+            "sqlstate": Fact(asks.sqlstate),
+            "waited": Fact(asks.seconds, "s"),
+            "pending": Fact(pending, "documents"),
+        },
     )
 
 
 @lesson.scenario("rollback")
 def rollback(play: Play) -> Observed:
-    asks = play["b_asks"]
-    return Observed(
-        asks.value == "1",
-        f"B waited for {asks.waited_for[0]}, then got document {asks.value}",
-        f"B esperou por {asks.waited_for[0]} e então recebeu o documento {asks.value}",
-    )
+    return _got_after_waiting(play, 1)
 
 
 @lesson.scenario("commit")
 def commit(play: Play) -> Observed:
-    asks = play["b_asks"]
-    return Observed(
-        asks.value == "2",
-        f"B waited for {asks.waited_for[0]}, then got document {asks.value}",
-        f"B esperou por {asks.waited_for[0]} e então recebeu o documento {asks.value}",
-    )
+    return _got_after_waiting(play, 2)
 
 
 @lesson.scenario("third_session")
 def third_session(play: Play) -> Observed:
-    seen = play["c_looks"].rows
-    expected = (("lab/B", "lab/A", "transactionid", "ShareLock", "f"),)
+    names = ("quem_espera", "por_quem", "locktype", "mode", "granted")
+    waiter, waited_for, locktype, mode, granted = (play["c_looks"].one(name) for name in names)
     return Observed(
-        seen == expected,
-        "; ".join(f"{who} waits for {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen),
-        "; ".join(f"{who} espera por {whom}: {kind} {mode}" for who, whom, kind, mode, _ in seen),
+        (waiter, waited_for, locktype, mode, granted) == ("lab/B", "lab/A", "transactionid", "ShareLock", "f"),
+        "{waiter} waits for {waited_for}: {locktype} {mode}",
+        "{waiter} espera por {waited_for}: {locktype} {mode}",
+        facts={
+            "waiter": Fact(waiter),
+            "waited_for": Fact(waited_for),
+            "locktype": Fact(locktype),
+            "mode": Fact(mode),
+        },
     )
-
-
-READS, WRITES = ("a_reads", "b_reads"), ("a_spends", "b_spends")
 
 
 @lesson.scenario("balance_unlocked")
 def balance_unlocked(play: Play) -> Observed:
-    read, written = ([Decimal(play[step].value or "NaN") for step in pair] for pair in (READS, WRITES))
-    spent, had, left = sum(read) - sum(written), read[0], written[1]
+    steps = ("a_reads", "b_reads", "a_spends", "b_spends")
+    a_read, b_read, a_left, b_left = (amount(play[step].one("valor")) or 0.0 for step in steps)
+    spent = (a_read - a_left) + (b_read - b_left)
     return Observed(
-        read[0] == read[1] and spent > had and left > 0,
-        f"{spent} spent of {had}; balance said to be {left}",
-        f"gastos {brazilian(str(spent))} de {brazilian(str(had))}; o saldo registrado é {brazilian(str(left))}",
+        a_read == b_read and spent > a_read and b_left > 0,
+        "{spent:2} spent of {had:2}; balance said to be {balance:2}",
+        "gastos {spent:2} de {had:2}; o saldo registrado é {balance:2}",
+        facts={"spent": Fact(spent, "reais"), "had": Fact(a_read, "reais"), "balance": Fact(b_left, "reais")},
     )
 
 
 @lesson.scenario("balance_waits")
 def balance_waits(play: Play) -> Observed:
-    balance, skipped = play["b_reads"].value or "", play["c_skips"].rows
+    balance, seen = amount(play["b_reads"].one("valor")), len(play["c_skips"].rows)
     return Observed(
-        balance == "30.00" and not skipped,
-        f"B waited and read {balance}; SKIP LOCKED saw {len(skipped)} accounts",
-        f"B esperou e leu {brazilian(balance)}; contas que o SKIP LOCKED viu: {len(skipped)}",
+        balance == 30 and seen == 0,
+        "B waited and read {balance:2}; SKIP LOCKED saw {accounts} accounts",
+        "B esperou e leu {balance:2}; contas que o SKIP LOCKED viu: {accounts}",
+        facts={"balance": Fact(balance, "reais"), "accounts": Fact(seen, "accounts")},
     )
 
 
 @lesson.scenario("old_order", core=False)
 def old_order(play: Play) -> Observed:
-    rows = play["b_asks"].rows
-    ids, times = [row[0] for row in rows], [row[1] or "" for row in rows]
-    order = ", ".join(f"{document} ({time[11:19]})" for document, time in zip(ids, times, strict=True))
+    documents = tuple(map(whole, play["b_asks"].column("documento_id")))
+    created = tuple((moment or "")[11:19] for moment in play["b_asks"].column("criado_em"))
     return Observed(
-        ids[0] == "1" and times[0] == max(times),
-        f"order: {order}",
-        f"ordem: {order}",
+        documents[0] == 1 and created[0] == max(created),
+        "order: documents {documents}; created at {created}",
+        "ordem: documentos {documents}; criados às {created}",
+        facts={"documents": Fact(documents), "created": Fact(created)},
     )
 
 
 @lesson.scenario("finished_meanwhile", core=False)
 def finished_meanwhile(play: Play) -> Observed:
-    ids = [row[0] for row in play["b_asks"].rows]
-    listed = " ".join(map(str, ids))
-    return Observed(ids == ["1", "3", "4"], f"{len(ids)} rows: {listed}", f"{len(ids)} linhas: {listed}")
+    documents = tuple(map(whole, play["b_asks"].column("documento_id")))
+    return Observed(
+        documents == (1, 3, 4),
+        "{rows} rows: {documents}",
+        "{rows} linhas: {documents}",
+        facts={"rows": Fact(len(documents), "rows"), "documents": Fact(documents)},
+    )
 
 
 @lesson.scenario("table_lock", core=False)
 def table_lock(play: Play) -> Observed:
-    skip, nowait = (" ".join(play[step].waited_for) for step in ("b_skips", "b_nowait"))
+    skip, nowait = (play[step].waited_for for step in ("b_skips", "b_nowait"))
     return Observed(
-        skip == nowait == "A",
-        f"SKIP LOCKED waited for {skip}; NOWAIT waited for {nowait}",
-        f"o SKIP LOCKED esperou por {skip}; o NOWAIT, por {nowait}",
+        skip == nowait == ("A",),
+        "SKIP LOCKED waited for {skip_locked_waited_for}; NOWAIT waited for {nowait_waited_for}",
+        "o SKIP LOCKED esperou por {skip_locked_waited_for}; o NOWAIT, por {nowait_waited_for}",
+        facts={"skip_locked_waited_for": Fact(skip), "nowait_waited_for": Fact(nowait)},
+    )
+
+
+def _got_after_waiting(play: Play, document: int) -> Observed:
+    asks = play["b_asks"]
+    got = whole(asks.one("documento_id"))
+    return Observed(
+        got == document,
+        "B waited for {waited_for}, then got document {document}",
+        "B esperou por {waited_for} e então recebeu o documento {document}",
+        facts={"waited_for": Fact(asks.waited_for), "document": Fact(got)},
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lab.base.language import Text, brazilian
+from lab.base.facts import Fact
+from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, whole
 
 lesson = Lesson(
     __file__,
@@ -23,91 +24,115 @@ lesson = Lesson(
 
 @lesson.scenario("passes")
 def passes(play: Play) -> Observed:
-    asks = play["b_asks"]
-    took, limit = f"{asks.seconds * 1000:.1f} ms", play["b_shows_limit"].value
+    asks, shown = play["b_asks"], play["b_shows_limit"].one("lock_timeout") or ""
+    document, limit = whole(asks.one("documento_id")), whole(shown.removesuffix("s"))
     return Observed(
-        asks.value == "2" and asks.seconds < 1 and limit == "2s",
-        f"document {asks.value} after {took}; lock_timeout {limit} not reached",
-        f"documento {asks.value} depois de {brazilian(took)}; lock_timeout de {limit} não atingido",
+        document == 2 and asks.seconds < 1 and limit == 2,
+        "document {document} after {took:1} ms; lock_timeout of {lock_timeout} s not reached",
+        "documento {document} depois de {took:1} ms; lock_timeout de {lock_timeout} s não atingido",
+        facts={
+            "document": Fact(document),
+            "took": Fact(asks.seconds * 1000, "ms"),
+            "lock_timeout": Fact(limit, "s"),
+        },
     )
 
 
 @lesson.scenario("all_locked")
 def all_locked(play: Play) -> Observed:
-    got, pending = len(play["b_asks"].rows), play["b_counts"].value
+    rows, pending = len(play["b_asks"].rows), whole(play["b_counts"].one("pendentes"))
     return Observed(
-        got == 0 and pending == "4",
-        f"SKIP LOCKED: {got} rows; count(*): {pending}",
-        f"SKIP LOCKED: {got} linhas; count(*): {pending}",
+        (rows, pending) == (0, 4),
+        "SKIP LOCKED: {rows} rows; count(*): {pending}",
+        "SKIP LOCKED: {rows} linhas; count(*): {pending}",
+        facts={"rows": Fact(rows, "rows"), "pending": Fact(pending, "documents")},
     )
 
 
 @lesson.scenario("why_zero")
 def why_zero(play: Play) -> Observed:
-    got, row = len(play["b_asks"].rows), play["b_explains"].rows[0]
+    rows = len(play["b_asks"].rows)
+    names = ("pendentes", "livres", "bloqueados", "processando")
+    pending, free, locked, in_work = (whole(play["b_explains"].one(name)) for name in names)
     return Observed(
-        got == 0 and row == ("3", "0", "3", "1"),
-        f"{got} rows: pending {row[0]}, free {row[1]}, locked {row[2]}, processando {row[3]}",
-        f"{got} linhas: pendentes {row[0]}, livres {row[1]}, bloqueadas {row[2]}, processando {row[3]}",
+        rows == 0 and (pending, free, locked, in_work) == (3, 0, 3, 1),
+        "{rows} rows: pending {pending}, free {free}, locked {locked}, processando {in_work}",
+        "{rows} linhas: pendentes {pending}, livres {free}, bloqueadas {locked}, processando {in_work}",
+        facts={
+            "rows": Fact(rows, "rows"),
+            "pending": Fact(pending, "documents"),
+            "free": Fact(free, "documents"),
+            "locked": Fact(locked, "documents"),
+            "in_work": Fact(in_work, "documents"),
+        },
     )
 
 
 @lesson.scenario("no_limit")
 def no_limit(play: Play) -> Observed:
-    locked, left = play["a_takes"].value, len(play["b_asks"].rows)
+    locked, rows = whole(play["a_takes"].one("bloqueados")), len(play["b_asks"].rows)
     return Observed(
-        locked == "4" and left == 0,
-        f"A holds {locked} rows, B gets {left}",
-        f"A segura {locked} linhas, B recebe {left}",
+        (locked, rows) == (4, 0),
+        "A holds {locked} rows, B gets {rows}",
+        "A segura {locked} linhas, B recebe {rows}",
+        facts={"locked": Fact(locked, "documents"), "rows": Fact(rows, "rows")},
     )
 
 
 @lesson.scenario("autocommit")
 def autocommit(play: Play) -> Observed:
-    documents = (play["a_asks"].value, play["b_asks"].value)
+    a, b = (whole(play[step].one("documento_id")) for step in ("a_asks", "b_asks"))
     return Observed(
-        documents == ("1", "1"),
-        f"A got document {documents[0]}, B got document {documents[1]}",
-        f"A recebeu o documento {documents[0]}; B, o documento {documents[1]}",
+        (a, b) == (1, 1),
+        "A got document {document_a}, B got document {document_b}",
+        "A recebeu o documento {document_a}; B, o documento {document_b}",
+        facts={"document_a": Fact(a), "document_b": Fact(b)},
     )
 
 
 @lesson.scenario("nowait")
 def nowait(play: Play) -> Observed:
     asks = play["b_asks"]
-    took = f"{asks.seconds * 1000:.1f} ms"
     return Observed(
         asks.sqlstate == "55P03" and not asks.waited_for,
-        f"{asks.sqlstate} after {took}, without a wait",
-        f"{asks.sqlstate} depois de {brazilian(took)}, sem esperar",
+        "{sqlstate} after {took:1} ms; waited for: {waited_for}",
+        "{sqlstate} depois de {took:1} ms; esperou por: {waited_for}",
+        facts={
+            "sqlstate": Fact(asks.sqlstate),
+            "took": Fact(asks.seconds * 1000, "ms"),
+            "waited_for": Fact(asks.waited_for),
+        },
     )
 
 
 @lesson.scenario("report")
 def report(play: Play) -> Observed:
-    reported, there = play["b_reports"].value, play["b_counts"].value
+    reported, there = (whole(play[step].one("documentos")) for step in ("b_reports", "b_counts"))
     return Observed(
-        (reported, there) == ("2", "4"),
-        f"report: {reported}; in the table: {there}",
-        f"relatório: {reported}; na tabela: {there}",
+        (reported, there) == (2, 4),
+        "report: {reported}; in the table: {in_table}",
+        "relatório: {reported}; na tabela: {in_table}",
+        facts={"reported": Fact(reported, "documents"), "in_table": Fact(there, "documents")},
     )
 
 
 @lesson.scenario("child_insert", core=False)
 def child_insert(play: Play) -> Observed:
-    strong, weak = play["b_update"].value, play["b_no_key_update"].value
+    strong, weak = (whole(play[step].one("documento_id")) for step in ("b_update", "b_no_key_update"))
     return Observed(
-        (strong, weak) == ("2", "1"),
-        f"FOR UPDATE got document {strong}, FOR NO KEY UPDATE document {weak}",
-        f"FOR UPDATE pegou o documento {strong}; FOR NO KEY UPDATE, o documento {weak}",
+        (strong, weak) == (2, 1),
+        "FOR UPDATE got document {document_update}, FOR NO KEY UPDATE document {document_no_key_update}",
+        "FOR UPDATE pegou o documento {document_update}; FOR NO KEY UPDATE, o documento {document_no_key_update}",
+        facts={"document_update": Fact(strong), "document_no_key_update": Fact(weak)},
     )
 
 
 @lesson.scenario("no_order_by", core=False)
 def no_order_by(play: Play) -> Observed:
-    without, ordered = play["a_asks"].value, play["a_asks_in_order"].value
+    unordered, ordered = (whole(play[step].one("documento_id")) for step in ("a_asks", "a_asks_in_order"))
     return Observed(
-        (without, ordered) == ("2", "1"),
-        f"without ORDER BY document {without} first, with it document {ordered}",
-        f"sem ORDER BY, primeiro o documento {without}; com ele, o documento {ordered}",
+        (unordered, ordered) == (2, 1),
+        "without ORDER BY document {document_unordered} first, with it document {document_ordered}",
+        "sem ORDER BY, primeiro o documento {document_unordered}; com ele, o documento {document_ordered}",
+        facts={"document_unordered": Fact(unordered), "document_ordered": Fact(ordered)},
     )

@@ -6,12 +6,13 @@ import psycopg
 
 from lab.base import wait
 from lab.base.errors import CannotRunHere
-from lab.base.language import Text, brazilian, say
+from lab.base.facts import Fact
+from lab.base.language import Text, say
 from lab.experiments.concurrent_claims import race
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 
 lesson = Lesson(
@@ -31,72 +32,94 @@ lesson = Lesson(
 
 @lesson.scenario("claim")
 def claim(play: Play) -> Observed:
-    claimed = [len(play[step].rows) for step in ("a_claims", "b_claims")]
+    a, b = (tuple(map(whole, play[step].column("documento_id"))) for step in ("a_claims", "b_claims"))
     expected = (
         ("1", "processando", "worker-a", "1"),
         ("2", "processando", "worker-b", "1"),
         ("3", "pendente", None, "0"),
         ("4", "pendente", None, "0"),
     )
-    a, b = play["a_claims"].value, play["b_claims"].value
     return Observed(
-        claimed == [1, 1] and play["a_reads"].rows == expected,
-        f"rows a call {claimed[0]} and {claimed[1]}; A got {a}, B got {b}",
-        f"linhas por chamada: {claimed[0]} e {claimed[1]}; A recebeu o documento {a}; B, o {b}",
+        len(a) == len(b) == 1 and play["a_reads"].rows == expected,
+        "rows a call {rows:/ and }; A got {documents_a}, B got {documents_b}",
+        "linhas por chamada: {rows:/ e }; A recebeu o documento {documents_a}; B, o {documents_b}",
+        facts={"rows": Fact((len(a), len(b)), "rows"), "documents_a": Fact(a), "documents_b": Fact(b)},
     )
 
 
 @lesson.scenario("outcome")
 def outcome(play: Play) -> Observed:
-    rows = [len(play[step].rows) for step in ("a_finishes", "b_fails", "b_finishes_foreign", "a_finishes_again")]
-    states = [(row[1], row[3]) for row in play["a_reads"].rows[:2]]
-    (one, tries), (other, retries) = states
+    steps = ("a_finishes", "b_fails", "b_finishes_foreign", "a_finishes_again")
+    finish, fail, foreign, again = (len(play[step].rows) for step in steps)
+    status_a, status_b, *_ = play["a_reads"].column("status")
+    attempts_a, attempts_b, *_ = map(whole, play["a_reads"].column("tentativas"))
     return Observed(
-        rows == [1, 1, 0, 0] and states == [("concluido", "1"), ("falhou", "1")],
-        f"rows: finish {rows[0]}, fail {rows[1]}, by a stranger {rows[2]}, a second time {rows[3]}"
-        f"; {one} after {tries} attempt; {other} after {retries} attempt",
-        f"linhas: concluir {rows[0]}, falhar {rows[1]}, por um estranho {rows[2]}, pela segunda vez {rows[3]}"
-        f"; {one} depois de {tries} tentativa; {other} depois de {retries} tentativa",
+        (finish, fail, foreign, again) == (1, 1, 0, 0)
+        and (status_a, attempts_a, status_b, attempts_b) == ("concluido", 1, "falhou", 1),
+        "rows: finish {rows_finish}, fail {rows_fail}, by a stranger {rows_foreign}, a second time {rows_again}"
+        "; {status_a} after {attempts_a} attempt; {status_b} after {attempts_b} attempt",
+        "linhas: concluir {rows_finish}, falhar {rows_fail}, por um estranho {rows_foreign}, pela segunda vez {rows_again}"
+        "; {status_a} depois de {attempts_a} tentativa; {status_b} depois de {attempts_b} tentativa",
+        facts={
+            "rows_finish": Fact(finish, "rows"),
+            "rows_fail": Fact(fail, "rows"),
+            "rows_foreign": Fact(foreign, "rows"),
+            "rows_again": Fact(again, "rows"),
+            "status_a": Fact(status_a),
+            "attempts_a": Fact(attempts_a, "attempts"),
+            "status_b": Fact(status_b),
+            "attempts_b": Fact(attempts_b, "attempts"),
+        },
     )
 
 
 @lesson.scenario("fields")
 def fields(play: Play) -> Observed:
-    between, after = play["a_between"].rows, play["a_after"].rows
-    before = play["a_before"].rows
-    holds = all(row[1] == "f" and row[3] for row in before)
-    holds &= all(row[1:4] == ("t", "f", None) for row in between) and after == (
-        ("1", "concluido", "t", "t", None),
-        ("2", "falhou", "t", "t", "valor ausente"),
-    )
-    errors = [between[0][3], *(row[-1] for row in after)]
-    claimed, finished, failed = (error or "NULL" for error in errors)
+    before, between, after = play["a_before"], play["a_between"], play["a_after"]
+    claimed = set(between.column("ultimo_erro"))
+    finished, failed = after.column("ultimo_erro")
     return Observed(
-        holds,
-        f"error while claimed: {claimed}; once finished: {finished}; once failed: {failed}",
-        f"ultimo_erro durante a reserva: {claimed}; ao concluir: {finished}; ao falhar: {failed}",
+        all(before.column("ultimo_erro"))
+        and (before.column("iniciado_agora"), before.column("terminado")) == (("f", "f"), ("t", "t"))
+        and (between.column("iniciado_agora"), between.column("terminado")) == (("t", "t"), ("f", "f"))
+        and (after.column("iniciado_agora"), after.column("terminado")) == (("t", "t"), ("t", "t"))
+        and after.column("status") == ("concluido", "falhou")
+        and (claimed, finished, failed) == ({None}, None, "valor ausente"),
+        "error while claimed: {error_claimed}; once finished: {error_finished}; once failed: {error_failed}",
+        "ultimo_erro durante a reserva: {error_claimed}; ao concluir: {error_finished}; ao falhar: {error_failed}",
+        facts={
+            "error_claimed": Fact(tuple(claimed)),
+            "error_finished": Fact(finished),
+            "error_failed": Fact(failed),
+        },
     )
 
 
 @lesson.scenario("work_outside")
 def work_outside(play: Play) -> Observed:
-    status, locks = play["c_during_work"].rows[0]
-    next_one = play["b_asks"].value
+    status, locks = play["c_during_work"].one("status"), whole(play["c_during_work"].one("bloqueios_de_a"))
+    document = whole(play["b_asks"].one("documento_id"))
     return Observed(
-        play["c_during_claim"].value == "t" and (status, locks, next_one) == ("processando", "0", "2"),
-        f"locks held while working: {locks}; status {status}; B got document {next_one}",
-        f"bloqueios durante o trabalho: {locks}; status {status}; B recebeu o documento {next_one}",
+        flag(play["c_during_claim"].one("a_segura_bloqueios")) is True
+        and (status, locks, document) == ("processando", 0, 2),
+        "locks held while working: {locks}; status {status}; B got document {document}",
+        "bloqueios durante o trabalho: {locks}; status {status}; B recebeu o documento {document}",
+        facts={"locks": Fact(locks, "locks"), "status": Fact(status), "document": Fact(document)},
     )
 
 
 @lesson.scenario("select_commit_update")
 def select_commit_update(play: Play) -> Observed:
-    takers = [play[step].rows[0][:2] for step in ("a_marks", "b_marks")]
-    duplicates = len(takers) - len({document for document, _ in takers})
+    documents, workers = _taken(play, "a_marks", "b_marks")
     return Observed(
-        takers == [("1", "worker-a"), ("1", "worker-b")],
-        f"{len(takers)} claims, {duplicates} duplicate: document 1",
-        f"{len(takers)} reservas, {duplicates} duplicada: documento 1",
+        documents == [1, 1] and workers == ["worker-a", "worker-b"],
+        "{claims} claims, {duplicates} duplicate: document {documents}",
+        "{claims} reservas, {duplicates} duplicada: documento {documents}",
+        facts={
+            "claims": Fact(len(documents), "claims"),
+            "duplicates": Fact(len(documents) - len(set(documents)), "claims"),
+            "documents": Fact(tuple(set(documents))),
+        },
     )
 
 
@@ -119,83 +142,105 @@ def ten_connections(stage: Stage) -> Observed:
     left = sum(result.left for result in rounds)
     return Observed(
         claimed == distinct == total and left == inversions == 0 and naive.duplicates > 0,
-        f"{len(rounds)} rounds: claimed {claimed} = distinct {distinct} = total {total}, left {left}, out of order {inversions}"
-        f"; SELECT, COMMIT, UPDATE instead: {naive.duplicates} duplicates of {naive.documents}",
-        f"{len(rounds)} rodadas: reservas {claimed} = distintos {distinct} = total {total}, sobraram {left}, fora de ordem"
-        f" {inversions}; com SELECT, COMMIT, UPDATE: {naive.duplicates} reservas repetidas para {naive.documents} documentos",
+        "{rounds} rounds: claimed {claimed} = distinct {distinct} = total {total}, left {left}, out of order {out_of_order}"
+        "; SELECT, COMMIT, UPDATE instead: {naive_duplicates} duplicates of {naive_total}",
+        "{rounds} rodadas: reservas {claimed} = distintos {distinct} = total {total}, sobraram {left}, fora de ordem"
+        " {out_of_order}; com SELECT, COMMIT, UPDATE: {naive_duplicates} reservas repetidas para {naive_total} documentos",
+        facts={
+            "rounds": Fact(len(rounds), "rounds"),
+            "claimed": Fact(claimed, "claims"),
+            "distinct": Fact(distinct, "documents"),
+            "total": Fact(total, "documents"),
+            "left": Fact(left, "documents"),
+            "out_of_order": Fact(inversions, "claims"),
+            "naive_duplicates": Fact(naive.duplicates, "claims"),
+            "naive_total": Fact(naive.documents, "documents"),
+        },
     )
 
 
 @lesson.scenario("subselect_without_lock", core=False)
 def subselect_without_lock(play: Play) -> Observed:
-    takers = [play[step].rows[0] for step in ("a_claims", "b_claims")]
+    documents, workers = _taken(play, "a_claims", "b_claims")
     return Observed(
-        [row[0] for row in takers] == ["1", "1"],
-        f"document 1 to {takers[0][1]} and to {takers[1][1]}",
-        f"documento 1 para {takers[0][1]} e para {takers[1][1]}",
+        documents == [1, 1],
+        "document {documents} to {workers:/ and to }",
+        "documento {documents} para {workers:/ e para }",
+        facts={"documents": Fact(tuple(set(documents))), "workers": Fact(tuple(workers))},
     )
 
 
 @lesson.scenario("status_checked_outside", core=False)
 def status_checked_outside(play: Play) -> Observed:
-    got, free = len(play["b_claims"].rows), play["b_counts"].value
+    rows, free = len(play["b_claims"].rows), whole(play["b_counts"].one("pendentes"))
     return Observed(
-        got == 0 and free == "3",
-        f"B got {got} rows while {free} were free",
-        f"B recebeu {got} linhas, com {free} livres",
+        (rows, free) == (0, 3),
+        "B got {rows} rows while {free} were free",
+        "B recebeu {rows} linhas, com {free} livres",
+        facts={"rows": Fact(rows, "rows"), "free": Fact(free, "documents")},
     )
 
 
 @lesson.scenario("window_first", core=False)
 def window_first(play: Play) -> Observed:
-    got, proper = len(play["b_asks"].rows), play["b_asks_properly"].value
+    rows, document = len(play["b_asks"].rows), whole(play["b_asks_properly"].one("documento_id"))
     return Observed(
-        got == 0 and proper == "2",
-        f"window first: {got} rows; locked while choosing: document {proper}",
-        f"janela primeiro: {got} linhas; bloqueando ao escolher: documento {proper}",
+        (rows, document) == (0, 2),
+        "window first: {rows} rows; locked while choosing: document {document}",
+        "janela primeiro: {rows} linhas; bloqueando ao escolher: documento {document}",
+        facts={"rows": Fact(rows, "rows"), "document": Fact(document)},
     )
 
 
 @lesson.scenario("offset", core=False)
 def offset(play: Play) -> Observed:
-    a, b, refused = play["a_takes"].value, play["b_asks"].value, play["c_tries"].sqlstate
+    a, b = (whole(play[step].one("documento_id")) for step in ("a_takes", "b_asks"))
+    refused = play["c_tries"].sqlstate
     return Observed(
-        (a, b, refused) == ("2", "3", "55P03"),
-        f"A took document {a}, B got document {b}; document 1, pending and nobody's: {refused}",
-        f"A pegou o documento {a}; B recebeu o {b}; documento 1, pendente e de ninguém: {refused}",
+        (a, b, refused) == (2, 3, "55P03"),
+        "A took document {document_a}, B got document {document_b}; document 1, pending and nobody's: {sqlstate}",
+        "A pegou o documento {document_a}; B recebeu o {document_b}; documento 1, pendente e de ninguém: {sqlstate}",
+        facts={"document_a": Fact(a), "document_b": Fact(b), "sqlstate": Fact(refused)},
     )
 
 
 @lesson.scenario("stranger_lock", core=False)
 def stranger_lock(play: Play) -> Observed:
-    finish = play["a_finishes"]
-    got = play["b_claims"].value
+    finish, document = play["a_finishes"], whole(play["b_claims"].one("documento_id"))
     return Observed(
-        got == "2" and finish.waited_for == ("B",) and len(finish.rows) == 1,
-        f"B claimed document {got}; A's finish waited for {' '.join(finish.waited_for)}",
-        f"B reservou o documento {got}; a conclusão de A esperou por {' '.join(finish.waited_for)}",
+        document == 2 and finish.waited_for == ("B",) and len(finish.rows) == 1,
+        "B claimed document {document}; A's finish waited for {waited_for}",
+        "B reservou o documento {document}; a conclusão de A esperou por {waited_for}",
+        facts={"document": Fact(document), "waited_for": Fact(finish.waited_for)},
     )
 
 
 @lesson.scenario("long_claim", core=False)
 def long_claim(play: Play) -> Observed:
-    seen, correction = play["o_reads"].rows[0], play["o_corrects"]
+    seen, correction = play["o_reads"], play["o_corrects"]
+    status = seen.one("status")
     return Observed(
-        seen[1:] == ("pendente", None) and correction.waited_for == ("A",),
-        f"operator saw {seen[1]}, then waited for {correction.waited_for[0]}",
-        f"o operador viu {seen[1]} e depois esperou por {correction.waited_for[0]}",
+        (status, seen.one("worker_id")) == ("pendente", None) and correction.waited_for == ("A",),
+        "operator saw {status}, then waited for {waited_for}",
+        "o operador viu {status} e depois esperou por {waited_for}",
+        facts={"status": Fact(status), "waited_for": Fact(correction.waited_for)},
     )
 
 
 @lesson.scenario("dead_worker", core=False)
 def dead_worker(play: Play) -> Observed:
-    locks, status, worker = play["c_looks"].rows[0]
-    offered = [row[0] for row in play["b_asks"].rows]
-    listed = " ".join(map(str, offered))
+    locks, status, worker = (play["c_looks"].one(name) for name in ("bloqueios_de_a", "status", "worker_id"))
+    offered = tuple(map(whole, play["b_asks"].column("documento_id")))
     return Observed(
-        (locks, status) == ("0", "processando") and "1" not in offered,
-        f"locks left {locks}; status {status}, for {worker}; offered to B: {listed}",
-        f"bloqueios que restaram: {locks}; status {status}, de {worker}; oferecidos a B: {listed}",
+        (locks, status) == ("0", "processando") and 1 not in offered,
+        "locks left {locks}; status {status}, for {worker}; offered to B: {documents}",
+        "bloqueios que restaram: {locks}; status {status}, de {worker}; oferecidos a B: {documents}",
+        facts={
+            "locks": Fact(whole(locks), "locks"),
+            "status": Fact(status),
+            "worker": Fact(worker),
+            "documents": Fact(offered),
+        },
     )
 
 
@@ -220,8 +265,9 @@ def long_claim_keeps_dead_rows(stage: Stage) -> Observed:
         after = _dead_rows_after_vacuum(b)
     return Observed(
         during >= 300 and after == 0,
-        f"dead rows left by VACUUM: {during} during the claim, {after} after its commit",
-        f"linhas mortas que o VACUUM deixou: {during} durante a reserva, {after} depois do COMMIT dela",
+        "dead rows left by VACUUM: {dead_during} during the claim, {dead_after} after its commit",
+        "linhas mortas que o VACUUM deixou: {dead_during} durante a reserva, {dead_after} depois do COMMIT dela",
+        facts={"dead_during": Fact(during, "rows"), "dead_after": Fact(after, "rows")},
     )
 
 
@@ -246,11 +292,23 @@ def limit_parameter(stage: Stage) -> Observed:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         connection.execute(f"PREPARE reserva (BIGINT) AS {claim.replace('LIMIT 1', 'LIMIT $1')}".encode())
         generic = touched(connection, "EXECUTE reserva (1)")
-    pending = f"{documents:,}"
     return Observed(
         generic > 10 * literal,
-        f"buffers a claim with {pending} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}",
-        f"buffers por reserva com {brazilian(pending)} pendentes: LIMIT 1, {literal}; LIMIT $1 em plano genérico, {generic}",
+        "buffers a claim with {pending} pending: LIMIT 1 {literal}, LIMIT $1 in a generic plan {generic}",
+        "buffers por reserva com {pending} pendentes: LIMIT 1, {literal}; LIMIT $1 em plano genérico, {generic}",
+        facts={
+            "pending": Fact(documents, "documents"),
+            "literal": Fact(literal, "buffers"),
+            "generic": Fact(generic, "buffers"),
+        },
+    )
+
+
+def _taken(play: Play, *steps: str) -> tuple[list[int | None], list[str | None]]:
+    """The documents that these steps marked, and the workers for whom."""
+    return (
+        [whole(play[step].one("documento_id")) for step in steps],
+        [play[step].one("worker_id") for step in steps],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.base.facts import Fact, Language, sentence
+from lab.base.language import Text
 
 FACTS = {
     "buffers": Fact(20248, "buffers"),
@@ -12,6 +13,8 @@ FACTS = {
     "claims": Fact(("1", "2"), "documents"),
     "left": Fact(False),
     "key": Fact(None),
+    "passed": Fact(()),
+    "reason": Fact(Text("a DOCTYPE", "um DOCTYPE")),
 }
 
 
@@ -26,6 +29,8 @@ FACTS = {
         ("{claims:/ and }", "en", "1 and 2"),
         ("{left}; {key}", "en", "no; none"),
         ("{left}; {key}", "pt", "não; nenhum"),
+        ("{passed}: {reason}", "en", "none: a DOCTYPE"),
+        ("{passed}: {reason}", "pt", "nenhum: um DOCTYPE"),
     ],
 )
 def test_a_sentence_is_written_as_its_language_writes(template: str, language: Language, told: str) -> None:

@@ -339,7 +339,7 @@ def test_recovery_comes_within_one_look_after_the_end_of_the_lease(
 @pytest.mark.parametrize(
     ("name", "edit"),
     [
-        ("05_orphan", ("RETURNING adiantado;", "RETURNING (SELECT count(*) FROM recuperar());")),
+        ("05_orphan", ("RETURNING adiantado;", "RETURNING (SELECT count(*) FROM recuperar()) AS adiantado;")),
         ("05_deadline", ("INTERVAL '11 minutes'", "INTERVAL '9 minutes'")),
         ("05_blanket", ("    WHERE status = 'processando'\n", "    WHERE reservado_ate < relogio()\n")),
         ("05_recover", ("reservar('worker-b', 1, '1 hour')", "reservar('worker-b', 1, '10 minutes')")),

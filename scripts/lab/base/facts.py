@@ -9,6 +9,8 @@ from typing import Literal
 
 from babel.numbers import format_decimal
 
+from lab.base.language import Text
+
 Language = Literal["en", "pt"]
 LOCALES: Mapping[Language, str] = {"en": "en_US", "pt": "pt_BR"}
 WORDS: Mapping[Language, Mapping[bool | None, str]] = {
@@ -16,7 +18,7 @@ WORDS: Mapping[Language, Mapping[bool | None, str]] = {
     "pt": {True: "sim", False: "não", None: "nenhum"},
 }
 
-Value = bool | int | float | str | None
+Value = bool | int | float | str | Text | None
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Fact:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values, be it one."""
-        return self.value if isinstance(self.value, tuple) else (self.value,)
+        """The values, be it one; None where there are none."""
+        return (self.value or (None,)) if isinstance(self.value, tuple) else (self.value,)
 
 
 def sentence(template: str, facts: Mapping[str, Fact], language: Language) -> str:
@@ -57,6 +59,8 @@ class _Sentence(string.Formatter):
     def _written(self, value: Value, digits: int) -> str:
         if isinstance(value, str):
             return value
+        if isinstance(value, Text):
+            return value.pt if self.language == "pt" else value.en
         if value is None or isinstance(value, bool):
             return WORDS[self.language][value]
         pattern = "#,##0" + ("." + "0" * digits if digits else "")

@@ -98,3 +98,18 @@ class Play:
         if step not in self.runs:
             raise PlayError(f"{self.scenario.name}: step {step} was not reached. {self.failure or ''}".strip())
         return self.runs[step]
+
+
+def whole(text: str | None) -> int | None:
+    """The whole number that the server sent as text; None for NULL. Raises ValueError if it is none."""
+    return None if text is None else int(text)
+
+
+def amount(text: str | None) -> float | None:
+    """The number with decimals that the server sent as text; None for NULL. Raises ValueError if it is none."""
+    return None if text is None else float(text)
+
+
+def flag(text: str | None) -> bool | None:
+    """The boolean that the server sent as t or f; None for NULL. Raises KeyError for any other text."""
+    return None if text is None else {"t": True, "f": False}[text]
