@@ -157,8 +157,9 @@ nb.claim("09.defence_matrix", live)
 nb.damage(live)
 
 # %% [markdown]
-# And all of them, as recorded in `data/observed/defence_matrix.json`: not run now. `nb.damage(nb.defences())` holds them live, which
-# takes a minute or so. *Todas, como foram gravadas; `nb.damage(nb.defences())` roda todas ao vivo, em um minuto ou mais.*
+# And all of them, as recorded in `data/expected/09_effects/defence_matrix.json`: not run now.
+# `nb.damage(nb.defences())` holds them live, which takes a minute or so.
+# *Todas, como foram gravadas; `nb.damage(nb.defences())` roda todas ao vivo, em um minuto ou mais.*
 
 # %%
 from lab.drills.ablation import recorded

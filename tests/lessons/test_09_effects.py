@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -295,10 +294,8 @@ def test_the_page_shows_the_recorded_matrix(language: str) -> None:
     assert all("**" in line for line in lines[2:])
 
 
-def test_the_matrix_is_recorded_with_its_environment() -> None:
-    kept = json.loads(ablation.RECORDED.read_text(encoding="utf-8"))
-    assert {"postgresql", "settings", "cores", "machine", "system", "python"} <= kept["environment"].keys()
-    assert ablation.RECORDED.read_text(encoding="utf-8") == ablation.recorded().as_json(kept["environment"])
+def test_the_recorded_matrix_is_read_whole() -> None:
+    assert ablation.RECORDED.read_text(encoding="utf-8") == ablation.recorded().as_json()
 
 
 def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:

@@ -29,7 +29,7 @@ def test(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST 
 def record(
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
-    """Record golden transcripts, psql scripts and observations, after showing what changed."""
+    """Record golden transcripts and tables, psql scripts and observations, after showing what changed."""
     from lab.maintain import record
 
     console = Console()
@@ -40,8 +40,6 @@ def record(
             raise typer.Exit(1)
         record.keep(changed)
         record.tell_tour(target, stage)
-        record.tell_truth_table(stage)
-        record.tell_defence_matrix(stage)
         held = record.observe(target, stage, console)
     raise typer.Exit(0 if held else 1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -29,7 +29,7 @@ from lab.server.session import SCHEMA
 from lab.worker.client import Claim, Queue
 from lab.worker.transactional import finish_together
 
-RECORDED = paths.OBSERVED / "defence_matrix.json"
+RECORDED = paths.EXPECTED / "09_effects" / "defence_matrix.json"
 TENANT = "prova"
 
 
@@ -65,9 +65,9 @@ class Matrix:
                 return row
         raise KeyError(defence)
 
-    def as_json(self, environment: Mapping[str, object]) -> str:
-        """The matrix as `recorded` reads it, with the environment in which it was seen."""
-        return f"{json.dumps({'environment': environment} | asdict(self), indent=1, ensure_ascii=False)}\n"
+    def as_json(self) -> str:
+        """The matrix as `recorded` reads it."""
+        return f"{json.dumps(asdict(self), indent=1)}\n"
 
 
 def recorded() -> Matrix:

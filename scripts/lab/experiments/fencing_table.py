@@ -20,7 +20,7 @@ from lab.base.language import Text, say
 from lab.server import schema
 from lab.server.session import SessionPins
 
-RECORDED = paths.OBSERVED / "truth_table.json"
+RECORDED = paths.EXPECTED / "06_token" / "truth_table.json"
 STATE = 6
 LATE, OTHER = "worker-a", "worker-b"
 

@@ -11,6 +11,7 @@ from lab.base import config, paths
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
 from lab.lessons import registry
+from lab.maintain import observations
 from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
 
@@ -67,6 +68,20 @@ def defence_matrix(language: str) -> str:
             cells = [str(row.with_it.total), *damaged]
             rows.append([str(each.shown), str(each.situation), *(_strong_unless("0", cell) for cell in cells)])
         return _table([*heads[language], *(str(shown) for _, shown in ablation.kinds())], rows)
+
+
+def servers(language: str) -> str:
+    """The server versions that the lab was run on, and how many checks held there, as recorded."""
+    heads = {"en": ["PostgreSQL", "checks passed", "not run"], "pt": ["PostgreSQL", "verificações", "não rodaram"]}
+    counted = Counter(
+        (row["server"], row["value"])
+        for each in registry.lessons()
+        for row in observations.of_lesson(each.name)
+        if row["fact"] == "holds"
+    )
+    kinds = ("yes", observations.NOT_RUN)
+    rows = [[server, *(str(counted[server, kind]) for kind in kinds)] for server in observations.servers()]
+    return _table(heads[language], rows)
 
 
 def rates() -> str:

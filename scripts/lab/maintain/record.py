@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
-import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,13 +17,14 @@ from lab.drills import ablation
 from lab.experiments import fencing_table
 from lab.lessons import registry, report
 from lab.lessons.tour import Tour
+from lab.maintain import observations
 from lab.scenario import library, psql_scripts, transcript
 from lab.scenario.stage import Stage
 from lab.server.target import Target
 
 
 def changes(stage: Stage) -> dict[Path, str]:
-    """What `keep` would write: golden transcripts and psql scripts that differ from the files there are.
+    """What `keep` would write: golden transcripts, asserted tables and psql scripts that differ from the files there are.
 
     Raises LabError if a play fails: what is not as announced is never recorded.
     """
@@ -38,6 +36,8 @@ def changes(stage: Stage) -> dict[Path, str]:
             raise LabError(say(f"Nothing was recorded: {why}", f"Nada foi gravado: {why}"))
         texts[library.golden_path(scenario)] = transcript.golden(result.play)
         texts |= psql_scripts.scripts(scenario)
+    texts[fencing_table.RECORDED] = fencing_table.examine(stage.conninfo).as_json()
+    texts[ablation.RECORDED] = ablation.examine(stage.conninfo).as_json()
     return {path: text for path, text in texts.items() if _text(path) != text} | {path: "" for path in _orphans(texts)}
 
 
@@ -66,20 +66,16 @@ def observe(target: Target, stage: Stage, console: Console) -> bool:
 
     Returns whether every check held; only then is anything written.
     """
-    started, clock = datetime.now(UTC), time.monotonic()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     results = [each.run(stage, surprises=True) for each in registry.lessons()]
     console.print(report.summary(results), highlight=False)
     if report.failed(results):
         for result in results:
             console.print(report.checks_table(result), highlight=False)
         return False
-    server = {"version": target.version, "version_num": target.version_num, "source": target.source}
-    run = report.as_json(results, server, started.isoformat(timespec="seconds"), time.monotonic() - clock)
-    path = paths.OBSERVED / f"postgresql_{target.version}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"environment": _environment(stage)} | run, indent=1, ensure_ascii=False)
-    path.write_text(f"{text}\n", encoding="utf-8")
-    console.print(f"{path.relative_to(paths.ROOT)} {say('written', 'gravado')}", highlight=False)
+    environment = {"started": started, "source": target.source} | _environment(stage)
+    for path in observations.keep(results, target.version, environment):
+        console.print(f"{path.relative_to(paths.ROOT)} {say('written', 'gravado')}", highlight=False)
     return True
 
 
@@ -94,18 +90,7 @@ def tell_tour(target: Target, stage: Stage) -> None:
         (paths.OBSERVED / f"tour_{language}.txt").write_text(told.getvalue(), encoding="utf-8")
 
 
-def tell_truth_table(stage: Stage) -> None:
-    """Write the truth table of lesson 06 as the pages show it."""
-    fencing_table.RECORDED.write_text(fencing_table.examine(stage.conninfo).as_json(), encoding="utf-8")
-
-
-def tell_defence_matrix(stage: Stage) -> None:
-    """Write the defence matrix of lesson 09 as the pages show it, with its environment."""
-    matrix = ablation.examine(stage.conninfo)
-    ablation.RECORDED.write_text(matrix.as_json(_environment(stage)), encoding="utf-8")
-
-
-def _environment(stage: Stage) -> dict[str, Any]:
+def _environment(stage: Stage) -> dict[str, object]:
     """What a figure depends on: machine, system, Python, and the server's settings that are not its defaults."""
     with stage.connection() as connection:
         settings = connection.execute(
@@ -116,7 +101,7 @@ def _environment(stage: Stage) -> dict[str, Any]:
     assert row
     return {
         "postgresql": row[0],
-        "settings": dict(settings),
+        **{f"settings.{name}": setting for name, setting in settings},
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "system": platform.system(),
