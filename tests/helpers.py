@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import string
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from lab.base import paths
 from lab.base.errors import LabError
 from lab.lessons import registry
+from lab.lessons.lesson import Observed
 from lab.scenario import grammar, library
 from lab.scenario.grammar import Scenario
 from lab.scenario.stage import Stage
@@ -35,6 +38,13 @@ SELECT count(*) AS documentos FROM fila_documentos;
 COMMIT;
 -- @ends b_asks
 """
+
+
+# Digits that a sentence may hold outside its facts, being part of a name.
+NAMES_WITH_DIGITS = re.compile(r"(document|documento|worker) \d|LIMIT \$?1")
+
+# Facts that are kept though no sentence tells them, by the check's id.
+UNTOLD: Mapping[str, frozenset[str]] = {}
 
 
 def parsed(body: str, head: str = HEAD) -> Scenario:
@@ -116,3 +126,28 @@ def check_lesson(name: str, stage: Stage) -> None:
     assert not failed
     assert [each.check for each in result.checks] == told.checks
     assert all(each.observed.text.en and each.observed.text.pt for each in result.checks)
+    not_facts = {each.check.id: prose_for_facts(each.observed, UNTOLD.get(each.check.id)) for each in result.checks}
+    assert {check: faults for check, faults in not_facts.items() if faults} == {}
+
+
+def prose_for_facts(observed: Observed, untold: frozenset[str] | None = None) -> list[str]:
+    """What an observation says in prose that ought to be a fact, or the other way round; `untold` facts need no sentence."""
+    faults = [] if observed.facts else ["no facts"]
+    for language, template in (("en", observed.en), ("pt", observed.pt)):
+        parts = [(literal, name) for literal, name, *_ in string.Formatter().parse(template)]
+        named = {name for _, name in parts if name is not None}
+        faults += [f"{language} names {name}, which is no fact" for name in sorted(named - observed.facts.keys())]
+        silent = observed.facts.keys() - named - (untold or frozenset())
+        faults += [f"{language} does not tell {name}" for name in sorted(silent)]
+        # The bar keeps what stands before a fact from what stands after it.
+        prose = NAMES_WITH_DIGITS.sub("", "|".join(literal for literal, _ in parts))
+        faults += [f"{language} holds {digits} in prose" for digits in re.findall(r"\S*\d\S*", prose)]
+    for name, fact in observed.facts.items():
+        if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
+            faults.append(f"{name} is not in snake_case")
+        for value in fact.values:
+            if isinstance(value, str) and re.fullmatch(r"[\d.]+", value) and "sqlstate" not in name:
+                faults.append(f"{name} is a number kept as text")
+            if isinstance(value, float) and not fact.unit:
+                faults.append(f"{name} is measured and has no unit")
+    return faults

@@ -10,6 +10,7 @@ import pytest
 
 from lab.base import paths
 from lab.base.errors import CannotRunHere, LabError, ServerError
+from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.lessons import report
 from lab.lessons.lesson import Check, CheckResult, Lesson, Observed
@@ -18,6 +19,7 @@ from lab.scenario import library
 from lab.scenario.result import Play
 from lab.scenario.stage import Stage
 from lab.server import schema
+from tests.helpers import prose_for_facts
 
 SEEN = Observed(True, "seen", "visto")
 
@@ -211,6 +213,35 @@ def test_progress_is_told_before_and_after_each_claim(stage: Stage) -> None:
 
     one.run(stage, progress=progress)
     assert told == [("02.one", False), ("02.one", True)]
+
+
+# Facts (each lesson's own test asks the same of every observation)
+
+
+ROWS = {"rows": Fact(2, "rows")}
+
+
+@pytest.mark.parametrize(
+    ("observed", "faults"),
+    [
+        (Observed(True, "B got {rows} rows of document 1", "B recebeu {rows} linhas do documento 1", facts=ROWS), []),
+        (SEEN, ["no facts"]),
+        (Observed(True, "{rows} of {all}", "{rows}", facts=ROWS), ["en names all, which is no fact"]),
+        (Observed(True, "{rows}", "duas", facts=ROWS), ["pt does not tell rows"]),
+        (Observed(True, "{rows} of 4,000", "{rows}", facts=ROWS), ["en holds 4,000 in prose"]),
+        (Observed(True, "{Rows}", "{Rows}", facts={"Rows": Fact(2, "rows")}), ["Rows is not in snake_case"]),
+        (Observed(True, "{rows}", "{rows}", facts={"rows": Fact("2")}), ["rows is a number kept as text"]),
+        (Observed(True, "{wait}", "{wait}", facts={"wait": Fact(2.5)}), ["wait is measured and has no unit"]),
+        (Observed(True, "{sqlstate}", "{sqlstate}", facts={"sqlstate": Fact("23505")}), []),
+    ],
+)
+def test_a_number_in_prose_and_a_fact_that_is_not_told_are_found(observed: Observed, faults: list[str]) -> None:
+    assert prose_for_facts(observed) == faults
+
+
+def test_a_fact_may_be_kept_for_other_readers_than_the_sentences(stage: Stage) -> None:
+    kept = Observed(True, "seen", "visto", facts=ROWS)
+    assert prose_for_facts(kept, frozenset({"rows"})) == []
 
 
 # Choosing
