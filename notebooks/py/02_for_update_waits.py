@@ -97,7 +97,7 @@ guess = ...  # a locktype: "tuple", "transactionid", "relation" …
 
 # %%
 watched = nb.play("02_third_session")
-nb.answer(guess, watched["c_looks"].rows[0][2])
+nb.answer(guess, watched["c_looks"].one("locktype"))
 nb.claim("02_third_session", watched)
 nb.table(watched, "c_looks")
 

@@ -123,7 +123,7 @@ guess = ...  # a number of locks
 
 # %%
 outside = nb.play("04_work_outside", work={"a_commits": 0.1, "a_finishes": 0.8})
-nb.answer(guess, outside["c_during_work"].rows[0][1])
+nb.answer(guess, outside["c_during_work"].one("bloqueios_de_a"))
 nb.claim("04_work_outside", outside)
 nb.timeline(outside)
 
@@ -161,7 +161,7 @@ guess = ...  # the error that is left, or "none"
 
 # %%
 fields = nb.play("04_fields")
-nb.answer(guess, fields["a_between"].rows[0][3])
+nb.answer(guess, fields["a_between"].column("ultimo_erro")[0])
 nb.claim("04_fields", fields)
 nb.table(fields, "a_after")
 

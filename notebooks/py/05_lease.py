@@ -67,7 +67,7 @@ nb.ask("05_deadline", "c_after")
 guess = ...  # a number of orphans
 
 # %%
-nb.answer(guess, deadline["c_after"].rows[0][2])
+nb.answer(guess, deadline["c_after"].one("orfaos"))
 nb.claim("05_deadline", deadline)
 nb.table(deadline, "c_after")
 
@@ -84,7 +84,7 @@ guess = ...  # a number of leases
 
 # %%
 blanket = nb.play("05_blanket", pause=0.3)
-nb.answer(guess, sum(still_held == "t" for _, still_held in blanket["o_resets"].rows))
+nb.answer(guess, blanket["o_resets"].column("ainda_valia").count("t"))
 nb.claim("05_blanket", blanket)
 nb.timeline(blanket)
 nb.table(blanket, "o_resets")
@@ -164,7 +164,7 @@ guess = ...  # by now(): yes or no
 
 # %%
 frozen = nb.play("05_frozen_now")
-nb.answer(guess, frozen["a_compares"].rows[0][0])
+nb.answer(guess, frozen["a_compares"].one("futuro_pelo_now"))
 nb.claim("05_frozen_now", frozen)
 nb.table(frozen, "a_counts")
 
