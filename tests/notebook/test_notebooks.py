@@ -148,7 +148,7 @@ def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_t
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the helpers show, one text a display."""
     texts: list[str] = []
-    monkeypatch.setattr(nb, "display", lambda data, **_: texts.append(data["text/plain"]))
+    monkeypatch.setattr(api, "display", lambda data, **_: texts.append(data["text/plain"]))
     return texts
 
 
@@ -234,7 +234,7 @@ def test_slow_surprises_are_run_when_asked_for_and_named_when_not(
         Check(f"09.{name}", Text(name, name), False, observing(name), slow=name == "slow") for name in ("quick", "slow")
     ]
     monkeypatch.setattr("lab.lessons.registry.find", lambda _: lesson)
-    monkeypatch.setattr(nb, "stage", lambda: None)
+    monkeypatch.setattr(api, "stage", lambda: None)
     nb.surprises("09")
     assert ran == ["quick"]
     assert 'nb.surprises("09", everything=True)' in shown[-1]
