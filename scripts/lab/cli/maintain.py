@@ -27,21 +27,25 @@ def test(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST 
 
 
 def record(
+    wanted: Annotated[list[str] | None, typer.Argument(metavar="[NN …]", help="Lessons, all if none is named.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
-    """Record golden transcripts and tables, psql scripts and observations, after showing what changed."""
-    from lab.maintain import record
+    """Run lessons once and keep what was seen: transcripts, tables, observations, the tour, what is generated from them.
+
+    What is asserted and has changed is shown before anything is written.
+    """
+    from lab.lessons import registry
+    from lab.maintain import record as recording
+
+    lessons = [registry.find(word) for word in wanted] if wanted else registry.lessons()
+
+    def agrees() -> bool:
+        return yes or typer.confirm(say("Write these?", "Gravar?"), default=False)
 
     console = Console()
     with use_server(console) as target, use_stage(target) as stage:
-        changed = record.changes(stage)
-        record.show(changed, console)
-        if changed and not yes and not typer.confirm(say("Write these?", "Gravar?"), default=False):
-            raise typer.Exit(1)
-        record.keep(changed)
-        record.tell_tour(target, stage)
-        held = record.observe(target, stage, console)
-    raise typer.Exit(0 if held else 1)
+        written = recording.record(target, stage, lessons, console, agrees)
+    raise typer.Exit(0 if written else 1)
 
 
 def generate(

@@ -59,11 +59,10 @@ def choose(words: Sequence[str], surprises: bool = False) -> list[Chosen]:
 
 def find_check(word: str) -> Check:
     """The check called NN.case, or NN_case as its scenario is. Raises LabError, with the nearest name, if there is none."""
-    for path in _files():
-        if path.name[:2] == word[:2]:
-            for check in _load(path).checks:
-                if word[2:3] in (".", "_") and check.case == word[3:]:
-                    return check
+    if word[:2] in {name[:2] for name in names()} and word[2:3] in (".", "_"):
+        for check in find(word[:2]).checks:
+            if check.case == word[3:]:
+                return check
     raise _unknown(word)
 
 

@@ -5,40 +5,59 @@ from __future__ import annotations
 import io
 import os
 import platform
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 from rich.console import Console
 
 from lab.base import config, paths
-from lab.base.errors import LabError
 from lab.base.language import say
-from lab.drills import ablation
-from lab.experiments import fencing_table
 from lab.lessons import registry, report
+from lab.lessons.lesson import Lesson, LessonResult
 from lab.lessons.tour import Tour
-from lab.maintain import observations
-from lab.scenario import library, psql_scripts, transcript
+from lab.maintain import generate, observations
+from lab.scenario import transcript
 from lab.scenario.stage import Stage
 from lab.server.target import Target
 
 
-def changes(stage: Stage) -> dict[Path, str]:
-    """What `keep` would write: golden transcripts, asserted tables and psql scripts that differ from the files there are.
+def record(
+    target: Target, stage: Stage, lessons: Sequence[Lesson], console: Console, agrees: Callable[[], bool]
+) -> bool:
+    """Run these lessons once and feed all that is kept of them; returns whether it was written.
 
-    Raises LabError if a play fails: what is not as announced is never recorded.
+    Nothing is written if a check fails, or if what is asserted (transcripts, tables) changed and the author does not agree, who
+    is shown the changes first.
     """
-    texts: dict[Path, str] = {}
-    for scenario in library.scenarios():
-        result = stage.play(scenario)
-        if result.play.failure:
-            why = result.play.failure
-            raise LabError(say(f"Nothing was recorded: {why}", f"Nada foi gravado: {why}"))
-        texts[library.golden_path(scenario)] = transcript.golden(result.play)
-        texts |= psql_scripts.scripts(scenario)
-    texts[fencing_table.RECORDED] = fencing_table.examine(stage.conninfo).as_json()
-    texts[ablation.RECORDED] = ablation.examine(stage.conninfo).as_json()
-    return {path: text for path, text in texts.items() if _text(path) != text} | {path: "" for path in _orphans(texts)}
+    stage.recording = True
+    results = run(stage, lessons, console)
+    if report.failed(results):
+        console.print(say("Nothing was recorded.", "Nada foi gravado."), style="red")
+        return False
+    changed = {path: text for path, text in stage.seen.items() if _text(path) != text}
+    if len(lessons) == len(registry.names()):
+        changed |= {path: "" for path in paths.EXPECTED.glob("*/*.*") if path not in stage.seen}
+    show(changed, console)
+    if changed and not agrees():
+        return False
+    keep(changed)
+    observe(target, stage, results, console)
+    tell_tour(target, stage)
+    generated = generate.changes()
+    show(generated, console)
+    generate.write(generated)
+    return True
+
+
+def run(stage: Stage, lessons: Sequence[Lesson], console: Console) -> list[LessonResult]:
+    """Run every check of these lessons; what failed is shown."""
+    results = [each.run(stage, surprises=True) for each in lessons]
+    console.print(report.summary(results), highlight=False)
+    for result in results:
+        if report.failed([result]):
+            console.print(report.checks_table(result), highlight=False)
+    return results
 
 
 def show(changed: dict[Path, str], console: Console) -> None:
@@ -61,22 +80,11 @@ def keep(changed: dict[Path, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def observe(target: Target, stage: Stage, console: Console) -> bool:
-    """Run everything and write the observations of this server's version under data/observed, with their environment.
-
-    Returns whether every check held; only then is anything written.
-    """
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    results = [each.run(stage, surprises=True) for each in registry.lessons()]
-    console.print(report.summary(results), highlight=False)
-    if report.failed(results):
-        for result in results:
-            console.print(report.checks_table(result), highlight=False)
-        return False
-    environment = {"started": started, "source": target.source} | _environment(stage)
+def observe(target: Target, stage: Stage, results: Sequence[LessonResult], console: Console) -> None:
+    """Write what a run observed on this server's version under data/observed, with its environment."""
+    environment = {"date": date.today().isoformat(), "source": target.source} | _environment(stage)
     for path in observations.keep(results, target.version, environment):
         console.print(f"{path.relative_to(paths.ROOT)} {say('written', 'gravado')}", highlight=False)
-    return True
 
 
 def tell_tour(target: Target, stage: Stage) -> None:
@@ -107,11 +115,6 @@ def _environment(stage: Stage) -> dict[str, object]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
-
-
-def _orphans(texts: dict[Path, str]) -> list[Path]:
-    kept = [*paths.EXPECTED.glob("*/*.out"), *paths.SQL.glob("*/*.psql")]
-    return [path for path in kept if path not in texts]
 
 
 def _text(path: Path) -> str:

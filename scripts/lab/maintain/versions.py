@@ -59,15 +59,10 @@ def run(folder: Path | None, console: Console, observe: bool) -> bool:
         console.print(target.headline().split("  ")[0], style="bold", highlight=False)
         with target.database("matrix") as conninfo:
             stage = Stage(conninfo, superuser=True)
-            if observe:
-                held = record.observe(target, stage, console)
-            else:
-                results = [each.run(stage, surprises=True) for each in registry.lessons()]
-                held = not report.failed(results)
-                console.print(report.summary(results), highlight=False)
-                for result in results:
-                    if report.failed([result]):
-                        console.print(report.checks_table(result), highlight=False)
+            results = record.run(stage, registry.lessons(), console)
+            held = not report.failed(results)
+            if observe and held:
+                record.observe(target, stage, results, console)
             return _refereed(stage, console) and held
 
 

@@ -43,6 +43,10 @@ def golden_path(which: Scenario) -> Path:
 
 def difference_from_golden(played: Play) -> str:
     """The golden transcript against this play's, as a diff; empty if they are the same."""
-    path = golden_path(played.scenario)
+    return difference_from(golden_path(played.scenario), transcript.golden(played))
+
+
+def difference_from(path: Path, text: str) -> str:
+    """The kept file, empty if there is none, against what was seen, as a diff; empty if they are the same."""
     expected = path.read_text(encoding="utf-8") if path.exists() else ""
-    return transcript.difference(expected, transcript.golden(played))
+    return transcript.difference(expected, text)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 
 from lab.base.language import say
+from lab.scenario import transcript
 from lab.scenario.grammar import Scenario, Step
-from lab.scenario.library import difference_from_golden
+from lab.scenario.library import difference_from, golden_path
 from lab.scenario.player import play
 from lab.scenario.result import Event, Play
 from lab.server import schema
@@ -46,15 +48,20 @@ class ScenarioResult:
 class Stage:
     """What a claim has at hand: a database of the lab, and the player.
 
-    `conninfo` is the database, `load` whether more than the quick form of an experiment is wanted.
+    `conninfo` is the database, `load` whether more than the quick form of an experiment is wanted. When `recording`, what is
+    seen is not compared with what is kept. `seen` is what was seen of each kept file, by its path.
     """
 
-    def __init__(self, conninfo: str, superuser: bool, embedded: bool = True, load: bool = False) -> None:
+    def __init__(
+        self, conninfo: str, superuser: bool, embedded: bool = True, load: bool = False, recording: bool = False
+    ) -> None:
         self.conninfo = conninfo
         self.superuser = superuser
         self.embedded = embedded
         self.load = load
+        self.recording = recording
         self.played: list[ScenarioResult] = []
+        self.seen: dict[Path, str] = {}
 
     def build(self, state: int) -> None:
         """Rebuild the queue in the state of that number."""
@@ -71,9 +78,14 @@ class Stage:
         """Rebuild the scenario's state, play it, and compare it with its golden transcript."""
         self.build(which.state)
         played = play(which, self.conninfo, pins=pins, before=before, seen=seen)
-        result = ScenarioResult(played, difference_from_golden(played))
+        result = ScenarioResult(played, self.compare(golden_path(which), transcript.golden(played)))
         self.played.append(result)
         return result
+
+    def compare(self, path: Path, text: str) -> str:
+        """What was seen, as text, against the file that is kept of it; returns the difference, empty if there is none."""
+        self.seen[path] = text
+        return "" if self.recording else difference_from(path, text)
 
     def insist_on_server(self) -> None:
         """Raise ServerError if the server is gone: then nothing that failed says anything about a claim."""
