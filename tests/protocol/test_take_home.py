@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from lab.base.errors import LabError
-from lab.protocol import forbidden, grants, objects, permissions, take_home
+from lab.protocol import forbidden, grants, permissions, source, take_home
 from lab.server import schema
 from lab.server.binaries import find_psql
 from lab.server.psql import libpq_environment
@@ -304,15 +304,11 @@ def test_installing_it_again_keeps_what_hangs_on_it(home: Home) -> None:
 
 
 def of_another_day(monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: str, new: str) -> Home:
-    """The file as it would be if the scripts said something else."""
-    found = objects.after_all_scripts()
-    before = repr(found)
-    found.others = {key: text.replace(old, new) for key, text in found.others.items()}
-    for table in found.tables.values():
-        table.parts = {key: part.replace(old, new) for key, part in table.parts.items()}
-    assert repr(found) != before
+    """The file as it would be if the source said something else."""
+    today = source.whole()
+    assert old in today
     with monkeypatch.context() as patched:
-        patched.setattr(take_home, "after_all_scripts", lambda: found)
+        patched.setattr(source, "whole", lambda: today.replace(old, new))
         return installed(plain, "pt", "fila")
 
 
@@ -485,7 +481,7 @@ def everything(conninfo: str, where: str) -> dict[str, object]:
 def test_it_installs_what_the_lab_has_but_for_the_clock(plain: dict[str, str], database: str) -> None:
     home = installed(plain, "pt", "notas_fiscais")
     theirs = catalog(home.owner, home.schema)
-    schema.build(database, objects.STATE)
+    schema.build(database, schema.latest())
     ours = catalog(database, SCHEMA)
     own = ("function relogio", "columns relogio_do_laboratorio", f"comment on {take_home.MARKED}")
     assert "adiantado" in str(ours[own[0]]) and "adiantado" not in str(theirs[own[0]])

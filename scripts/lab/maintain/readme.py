@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from lab.base import config, paths
+from lab.base.sql_text import without_comments
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
 from lab.lessons import registry
@@ -118,16 +119,16 @@ def glossary() -> str:
     """Names in the database and what they mean: those that the reader meets in the scenarios of several lessons."""
     lessons_with = Counter[str]()
     for folder in paths.SQL.glob("[0-9][0-9]_*/"):
-        lessons_with.update({name for path in folder.glob("*.sql") for name in _names(path)})
+        lessons_with.update({name for path in folder.glob("*.sql") for name in _words(path)})
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
         known = [row for row in csv.DictReader(file) if lessons_with[row["pt"]] >= LESSONS_WITH_A_NAME]
     rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
     return _table(["in the database", "English", "meaning"], rows)
 
 
-def _names(path: Path) -> list[str]:
+def _words(path: Path) -> list[str]:
     """The words of a script that are not in its comments."""
-    return re.findall(r"\w+", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
+    return re.findall(r"\w+", without_comments(path.read_text(encoding="utf-8")))
 
 
 def _strong_unless(good: str, cell: str) -> str:
