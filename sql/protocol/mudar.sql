@@ -57,6 +57,7 @@ COMMENT ON FUNCTION sql_semana_12.mudar IS
 -- scripts' older editions from it, and adds to it what a new lesson changes.
 -- @lesson 10
 -- @@
+-- -    -- @audit
 -- -    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
 -- +    INSERT INTO auditoria (
 -- +        inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro

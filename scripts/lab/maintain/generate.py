@@ -10,6 +10,7 @@ from cogapp.errors import CogError  # type: ignore[import-untyped]
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.protocol import source
 from lab.scenario import library, psql_scripts
 
 
@@ -18,7 +19,7 @@ def texts() -> dict[Path, str]:
     made = {psql_scripts.PINS: psql_scripts.pins()}
     for scenario in library.scenarios():
         made |= psql_scripts.scripts(scenario)
-    return made | {page: _page(page) for page in pages()}
+    return made | source.texts() | {page: _page(page) for page in pages()}
 
 
 def pages() -> list[Path]:

@@ -8,13 +8,14 @@ A history stands in comments below the newest edition, the newest lesson first:
     -- -    took away
     -- +    brought
 
-A hunk has no line numbers: its lines of the newer edition stand there exactly once, wherever that is.
+A hunk has no line numbers: its lines of the newer edition stand there exactly once, wherever that is. A line that a lesson took away
+may have its marks (lab.protocol.source) above it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
 HEAD = """\
@@ -58,9 +59,14 @@ class DoesNotFit(Exception):
         self.lesson, self.hunk, self.times = lesson, hunk, times
 
 
+def is_mark(line: str) -> bool:
+    """Whether the line is a mark: no part of an edition, but said of the line below it."""
+    return line.lstrip().startswith("-- @")
+
+
 def lines(text: str) -> list[Line]:
     """The lines of a newest edition, numbered."""
-    return [Line(line, number=number) for number, line in enumerate(text.splitlines())]
+    return [replace(line, number=number) for number, line in enumerate(_folded(text.splitlines()))]
 
 
 def text(edition: Sequence[Line]) -> str:
@@ -151,8 +157,21 @@ def _taken_back(edition: list[Line], change: Change) -> list[Line]:
         places.append(found[0] + len(hunk.context))
     older = list(edition)
     for place, hunk in sorted(zip(places, change.hunks, strict=True), key=lambda each: each[0], reverse=True):
-        older[place : place + len(hunk.newer)] = [Line(line) for line in hunk.older]
+        older[place : place + len(hunk.newer)] = _folded(hunk.older)
     return older
+
+
+def _folded(texts: Iterable[str]) -> list[Line]:
+    """Lines, those that are marks put to the line below them."""
+    found: list[Line] = []
+    marks: list[str] = []
+    for line in texts:
+        if is_mark(line):
+            marks.append(line)
+        else:
+            found.append(Line(line, tuple(marks)))
+            marks = []
+    return found
 
 
 def _places(texts: Sequence[str], wanted: Sequence[str]) -> list[int]:

@@ -13,7 +13,7 @@ Marks are comments of a line of their own. They say what an experiment takes out
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches, unified_diff
 from functools import cached_property
@@ -151,24 +151,13 @@ def _read(path: Path) -> Source:
     except ValueError as error:
         number = before.count("\n") + 2 + int(str(error))
         raise LabError(f"sql/protocol/{path.name}:{number}: this line is no part of a history.") from None
-    newest = list(_lines(path, before[definition.start : end], before.count("\n", 0, definition.start)))
-    return Source(
-        path, path.stem, definition.kind, before[: definition.start], newest, f"{before[end:].rstrip()}\n", changes
-    )
-
-
-def _lines(path: Path, text: str, above: int) -> Iterator[Line]:
-    """The lines of a definition, those that are marks put to the line below them."""
-    marks: list[str] = []
-    place = 0
-    for number, line in enumerate(text.splitlines(), start=above + 1):
-        if line.lstrip().startswith("-- @"):
-            if not _marks(line):
-                raise LabError(f"sql/protocol/{path.name}:{number}: there is no such mark: {line.strip()}")
-            marks.append(line)
-            continue
-        yield Line(line, tuple(marks), place)
-        marks, place = [], place + 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        said = line[4:] if number > before.count("\n") + 1 else line
+        if history.is_mark(said) and not _marks(said):
+            raise LabError(f"sql/protocol/{path.name}:{number}: there is no such mark: {said.strip()}")
+    newest = history.lines(before[definition.start : end])
+    below = f"{before[end:].rstrip()}\n"
+    return Source(path, path.stem, definition.kind, before[: definition.start], newest, below, changes)
 
 
 def _marks(line: str) -> tuple[str, str] | None:
@@ -216,29 +205,16 @@ class _Script:
         return text
 
 
-def write_scripts(lesson: int | None = None) -> list[Path]:
-    """Write every definition of the numbered scripts from its source, and the history of what changed into the source.
+def texts(lesson: int | None = None) -> dict[Path, str]:
+    """The numbered scripts with every definition written from its source, and the sources with the history of what changed.
 
-    A script takes part in a function's history by a statement that creates it; for a new edition its beginning is enough
-    (`CREATE OR REPLACE FUNCTION sql_semana_12.name;`), and the lesson is added to the history. Any other change of a source changes
-    the lines in every edition that has them.
+    A script takes part in a function's history by a statement that creates it. For a new edition its beginning is enough
+    (`CREATE OR REPLACE FUNCTION sql_semana_12.name;`): what the source changed is then added to the history as that lesson's. Any
+    other change of a source changes the lines in every edition that has them.
 
     Parameter: lesson, whose editions are being written: what it changes is found anew, and earlier editions stay.
-    Returns the files that were written. Raises LabError if sources and scripts do not belong together.
+    Returns the files with their texts. Raises LabError if sources and scripts do not belong together.
     """
-    changed = _made(lesson)
-    for path, text in changed.items():
-        path.write_text(text, encoding="utf-8")
-    return list(changed)
-
-
-def check() -> list[Path]:
-    """The files that `write_scripts` would write: none if sources and scripts are in step. Raises LabError as it does."""
-    return list(_made(None))
-
-
-def _made(lesson: int | None) -> dict[Path, str]:
-    """The files that change, with their texts."""
     scripts = [_script(path) for path in schema.upgrades()]
     known = {source.name: source for source in sources()}
     for script in scripts:
@@ -246,8 +222,24 @@ def _made(lesson: int | None) -> dict[Path, str]:
             raise LabError(f"sql/{script.path.name} defines {name}, and there is no sql/protocol/{name}.sql.")
     known = {name: _up_to_date(source, scripts, lesson) for name, source in known.items()}
     made = {source.path: source.written() for source in known.values()}
-    made |= {script.path: script.with_editions(known) for script in scripts}
-    return {path: text for path, text in made.items() if path.read_text(encoding="utf-8") != text}
+    return made | {script.path: script.with_editions(known) for script in scripts}
+
+
+def check() -> list[Path]:
+    """The files that `write_scripts` would write: none if sources and scripts are in step. Raises LabError as `texts` does."""
+    return list(_changed(None))
+
+
+def write_scripts(lesson: int | None = None) -> list[Path]:
+    """Write what is out of step; returns those files. Parameter and errors are those of `texts`."""
+    changed = _changed(lesson)
+    for path, text in changed.items():
+        path.write_text(text, encoding="utf-8")
+    return list(changed)
+
+
+def _changed(lesson: int | None) -> dict[Path, str]:
+    return {path: text for path, text in texts(lesson).items() if path.read_text(encoding="utf-8") != text}
 
 
 def _script(path: Path) -> _Script:
