@@ -78,7 +78,7 @@ def test_a_line_of_several_editions_is_changed_once(copy: Path) -> None:
 def test_a_new_lesson_gets_its_hunks_by_itself(copy: Path) -> None:
     script = copy / "11_novo.sql"
     script.write_text(
-        "COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 11';\n\n"
+        "-- 11 novo\nCOMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 11';\n\n"
         "CREATE OR REPLACE FUNCTION sql_semana_12.destino;\n\nCREATE OR REPLACE FUNCTION sql_semana_12.nova;\n",
         encoding="utf-8",
     )
