@@ -126,6 +126,25 @@ def glossary() -> str:
     return _table(["in the database", "English", "meaning"], rows)
 
 
+def coverage(language: str) -> str:
+    """How many statements of each source the lab shows, refines, contradicts, or has planned, as data/coverage.csv lists them."""
+    heads = {
+        "en": ("statements of", "shown", "refined", "contradicted", "planned", "in all"),
+        "pt": ("afirmações", "mostradas", "refinadas", "desmentidas", "planejadas", "ao todo"),
+    }
+    sources = {
+        "en": {"episode": "the episode", "article": "the article"},
+        "pt": {"episode": "do episódio", "article": "do artigo"},
+    }
+    with (paths.DATA / "coverage.csv").open(encoding="utf-8", newline="") as file:
+        listed = Counter((row["source"], row["state"]) for row in csv.DictReader(file))
+    rows = []
+    for source, shown in sources[language].items():
+        counts = [listed[source, state] for state in ("shown", "refined", "contradicted", "planned")]
+        rows.append([shown, *map(str, counts), str(sum(counts))])
+    return _table(list(heads[language]), rows)
+
+
 def _words(path: Path) -> list[str]:
     """The words of a script that are not in its comments."""
     return re.findall(r"\w+", without_comments(path.read_text(encoding="utf-8")))
