@@ -30,13 +30,13 @@ SELECT
 \gset
 
 \if :do_laboratorio
-    \if :em_ingles
-        \echo 'This schema is the lab''s own, which ./lab run checks. This script is for one that you typed.'
-    \else
-        \echo 'Este esquema é o do próprio laboratório, que ./lab run confere. Este script é para o que você digitou.'
-    \endif
+\if :em_ingles
+\echo 'This schema is the lab''s own, which ./lab run checks. This script is for one that you typed.'
+\else
+\echo 'Este esquema é o do próprio laboratório, que ./lab run confere. Este script é para o que você digitou.'
+\endif
     ROLLBACK;
-    \quit
+\quit
 \endif
 
 \if :tem_tabela
@@ -71,28 +71,25 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
         atributo.attrelid = to_regclass('sql_semana_12.fila_documentos')
         AND atributo.attnum > 0
         AND NOT atributo.attisdropped
-), regras (regra, esperada, achada) AS (
+), regras AS (
     SELECT
-        'PRIMARY KEY (documento_id)',
-        TRUE,
+        'PRIMARY KEY (documento_id)' AS regra,
         EXISTS (
             SELECT FROM pg_constraint
             WHERE
                 conrelid = to_regclass('sql_semana_12.fila_documentos')
                 AND pg_get_constraintdef(oid) = 'PRIMARY KEY (documento_id)'
-        )
+        ) AS achada
     UNION ALL
     SELECT
-        'UNIQUE (chave)',
-        TRUE,
+        'UNIQUE (chave)' AS regra,
         EXISTS (
             SELECT FROM pg_constraint
             WHERE conrelid = to_regclass('sql_semana_12.fila_documentos') AND pg_get_constraintdef(oid) = 'UNIQUE (chave)'
-        )
+        ) AS achada
     UNION ALL
     SELECT
-        'CHECK (status IN (pendente, processando, concluido, falhou))',
-        TRUE,
+        'CHECK (status IN (pendente, processando, concluido, falhou))' AS regra,
         EXISTS (
             SELECT FROM pg_constraint
             WHERE
@@ -102,28 +99,26 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
                     SELECT array_agg(palavra[1] ORDER BY palavra[1])
                     FROM regexp_matches(pg_get_constraintdef(oid), '''(\w+)''', 'g') AS palavra
                 ) = ARRAY['concluido', 'falhou', 'pendente', 'processando']
-        )
+        ) AS achada
     UNION ALL
     SELECT
-        'CHECK (tentativas >= 0)',
-        TRUE,
+        'CHECK (tentativas >= 0)' AS regra,
         EXISTS (
             SELECT FROM pg_constraint
             WHERE
                 conrelid = to_regclass('sql_semana_12.fila_documentos')
                 AND pg_get_constraintdef(oid) = 'CHECK ((tentativas >= 0))'
-        )
+        ) AS achada
     UNION ALL
     SELECT
-        'fila_documentos_pendentes_idx (criado_em, documento_id) WHERE status = ''pendente''',
-        TRUE,
+        'fila_documentos_pendentes_idx (criado_em, documento_id) WHERE status = ''pendente''' AS regra,
         EXISTS (
-            SELECT FROM pg_index
+            SELECT indexrelid FROM pg_index
             WHERE
-                indrelid = to_regclass('sql_semana_12.fila_documentos')
-                AND indisvalid
+                indisvalid
+                AND indrelid = to_regclass('sql_semana_12.fila_documentos')
                 AND pg_get_indexdef(indexrelid) LIKE '%(criado_em, documento_id) WHERE (status = ''pendente''::text)'
-        )
+        ) AS achada
 ), diferencas AS (
     SELECT
         esperado.posicao,
@@ -135,13 +130,15 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
     FROM esperado
     FULL OUTER JOIN achado ON esperado.coluna = achado.coluna
     WHERE
-        (esperado.tipo, esperado.obrigatoria, esperado.padrao) IS DISTINCT FROM (achado.tipo, achado.obrigatoria, achado.padrao)
+        esperado.tipo IS DISTINCT FROM achado.tipo
+        OR esperado.obrigatoria IS DISTINCT FROM achado.obrigatoria
+        OR esperado.padrao IS DISTINCT FROM achado.padrao
     UNION ALL
     SELECT
-        100,
-        regra,
-        CASE WHEN :'lang' = 'en' THEN 'yes' ELSE 'sim' END,
-        CASE WHEN :'lang' = 'en' THEN 'missing' ELSE 'falta' END
+        100 AS posicao,
+        regra AS item,
+        CASE WHEN :'lang' = 'en' THEN 'yes' ELSE 'sim' END AS no_episodio,
+        CASE WHEN :'lang' = 'en' THEN 'missing' ELSE 'falta' END AS aqui
     FROM regras
     WHERE NOT achada
 )
@@ -151,24 +148,29 @@ SELECT
     count(*) FILTER (WHERE posicao BETWEEN 1 AND 11) > 0 AS colunas_diferem,
     count(*) FILTER (WHERE item LIKE 'fila_documentos_pendentes_idx%') > 0 AS falta_indice,
     count(*) FILTER (WHERE item LIKE 'UNIQUE%' OR item LIKE 'CHECK%' OR item LIKE 'PRIMARY%') > 0 AS falta_regra,
-    coalesce(string_agg(format('    %s: %s → %s', item, coalesce(no_episodio, '-'), coalesce(aqui, '-')), E'\n' ORDER BY posicao, item), '')
-    AS lista
+    coalesce(
+        string_agg(
+            format('    %s: %s → %s', item, coalesce(no_episodio, '-'), coalesce(aqui, '-')),
+            E'\n' ORDER BY posicao, item
+        ),
+        ''
+    ) AS lista
 FROM diferencas
 \gset
 
 \if :ha_diferencas
-    \if :em_ingles
-        \echo 'What differs from the episode (in the episode → here):'
-    \else
-        \echo 'O que difere do episódio (no episódio → aqui):'
-    \endif
-    \echo :lista
+\if :em_ingles
+\echo 'What differs from the episode (in the episode → here):'
 \else
-    \if :em_ingles
-        \echo 'Table and index are as in the episode.'
-    \else
-        \echo 'Tabela e índice estão como no episódio.'
-    \endif
+\echo 'O que difere do episódio (no episódio → aqui):'
+\endif
+\echo :lista
+\else
+\if :em_ingles
+\echo 'Table and index are as in the episode.'
+\else
+\echo 'Tabela e índice estão como no episódio.'
+\endif
 \endif
 
 SELECT
@@ -198,17 +200,18 @@ WITH esperado (documento_id, chave, nome_arquivo, valor, criado_em, status, work
         fila.worker_id AS aqui_worker,
         fila.tentativas AS aqui_tentativas,
         fila.ultimo_erro AS aqui_erro,
-        (fila.nome_arquivo, (xpath('/nfe/valor/text()', fila.conteudo_xml))[1]::TEXT, fila.criado_em)
-        IS NOT DISTINCT FROM (esperado.nome_arquivo, esperado.valor, esperado.criado_em) AS igual
+        fila.nome_arquivo = esperado.nome_arquivo
+        AND (xpath('/nfe/valor/text()', fila.conteudo_xml))[1]::TEXT = esperado.valor
+        AND fila.criado_em = esperado.criado_em AS igual
     FROM esperado
     LEFT JOIN sql_semana_12.fila_documentos AS fila ON esperado.chave = fila.chave
 )
 
 SELECT
     coalesce(string_agg(chave, ', ' ORDER BY chave) FILTER (WHERE aqui_id IS NULL), '') AS faltam,
-    coalesce(string_agg(chave, ', ' ORDER BY chave) FILTER (WHERE aqui_id IS NOT NULL AND NOT igual), '') AS diferem,
+    coalesce(string_agg(chave, ', ' ORDER BY chave) FILTER (WHERE aqui_id IS NOT NULL AND igual IS NOT TRUE), '') AS diferem,
     count(*) FILTER (WHERE aqui_id IS NULL) > 0 AS ha_faltantes,
-    count(*) FILTER (WHERE aqui_id IS NOT NULL AND NOT igual) > 0 AS ha_diferentes,
+    count(*) FILTER (WHERE aqui_id IS NOT NULL AND igual IS NOT TRUE) > 0 AS ha_diferentes,
     count(*) FILTER (WHERE aqui_status = 'pendente' AND aqui_tentativas = 0) = 4 AS todos_pendentes,
     count(*) FILTER (
         WHERE (status, tentativas) = (aqui_status, aqui_tentativas) AND worker_id IS NOT DISTINCT FROM aqui_worker
@@ -220,11 +223,11 @@ FROM comparado
 \gset
 
 \if :em_ingles
-    \echo
-    \echo 'The outcome of the two sessions in the episode, and here:'
+\echo
+\echo 'The outcome of the two sessions in the episode, and here:'
 \else
-    \echo
-    \echo 'O resultado das duas sessões no episódio, e aqui:'
+\echo
+\echo 'O resultado das duas sessões no episódio, e aqui:'
 \endif
 SELECT
     esperado.documento_id AS documento,
@@ -246,18 +249,18 @@ LEFT JOIN sql_semana_12.fila_documentos AS fila ON esperado.chave = fila.chave
 ORDER BY esperado.documento_id;
 
 \if :ha_faltantes
-    \if :em_ingles
-        \echo 'Documents missing:' :faltam
-    \else
-        \echo 'Documentos que faltam:' :faltam
-    \endif
+\if :em_ingles
+\echo 'Documents missing:' :faltam
+\else
+\echo 'Documentos que faltam:' :faltam
+\endif
 \endif
 \if :ha_diferentes
-    \if :em_ingles
-        \echo 'Documents whose file, value or time differs from the episode:' :diferem
-    \else
-        \echo 'Documentos com arquivo, valor ou horário diferente do episódio:' :diferem
-    \endif
+\if :em_ingles
+\echo 'Documents whose file, value or time differs from the episode:' :diferem
+\else
+\echo 'Documentos com arquivo, valor ou horário diferente do episódio:' :diferem
+\endif
 \endif
 
 SELECT
@@ -290,11 +293,11 @@ WHERE
     )
 \gset
 \if :ha_outras
-    \if :em_ingles
-        \echo 'Another terminal has a transaction open, whose changes are not seen here until its COMMIT:' :outras
-    \else
-        \echo 'Outro terminal está com uma transação aberta; o que ela alterou só aparece aqui depois do COMMIT:' :outras
-    \endif
+\if :em_ingles
+\echo 'Another terminal has a transaction open, whose changes are not seen here until its COMMIT:' :outras
+\else
+\echo 'Outro terminal está com uma transação aberta; o que ela alterou só aparece aqui depois do COMMIT:' :outras
+\endif
 \endif
 
 SELECT CASE :'lang' WHEN 'en' THEN ingles ELSE portugues END AS proximo
@@ -318,8 +321,8 @@ FROM (
     ),
     (
         'indice',
-        'CREATE INDEX fila_documentos_pendentes_idx ON sql_semana_12.fila_documentos (criado_em, documento_id) WHERE status = ''pendente'';',
-        'CREATE INDEX fila_documentos_pendentes_idx ON sql_semana_12.fila_documentos (criado_em, documento_id) WHERE status = ''pendente'';'
+        'CREATE INDEX fila_documentos_pendentes_idx ON sql_semana_12.fila_documentos (…) WHERE status = ''pendente'';',
+        'CREATE INDEX fila_documentos_pendentes_idx ON sql_semana_12.fila_documentos (…) WHERE status = ''pendente'';'
     ),
     (
         'documentos',
@@ -360,8 +363,8 @@ FROM (
 WHERE passo = :'passo'
 \gset
 \if :em_ingles
-    \echo 'Next:' :proximo
+\echo 'Next:' :proximo
 \else
-    \echo 'A seguir:' :proximo
+\echo 'A seguir:' :proximo
 \endif
 ROLLBACK;
