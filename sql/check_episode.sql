@@ -112,11 +112,10 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
     UNION ALL
     SELECT
         'fila_documentos_pendentes_idx (criado_em, documento_id) WHERE status = ''pendente''' AS regra,
-        EXISTS (
-            SELECT indexrelid FROM pg_index
+        to_regclass('sql_semana_12.fila_documentos') IN (
+            SELECT indrelid FROM pg_index
             WHERE
                 indisvalid
-                AND indrelid = to_regclass('sql_semana_12.fila_documentos')
                 AND pg_get_indexdef(indexrelid) LIKE '%(criado_em, documento_id) WHERE (status = ''pendente''::text)'
         ) AS achada
 ), diferencas AS (
