@@ -71,53 +71,27 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
         atributo.attrelid = to_regclass('sql_semana_12.fila_documentos')
         AND atributo.attnum > 0
         AND NOT atributo.attisdropped
-), regras AS (
-    SELECT
-        'PRIMARY KEY (documento_id)' AS regra,
-        EXISTS (
-            SELECT FROM pg_constraint
-            WHERE
-                conrelid = to_regclass('sql_semana_12.fila_documentos')
-                AND pg_get_constraintdef(oid) = 'PRIMARY KEY (documento_id)'
-        ) AS achada
+), definicoes AS (
+    SELECT pg_get_constraintdef(oid) AS definicao
+    FROM pg_constraint
+    WHERE conrelid = to_regclass('sql_semana_12.fila_documentos')
     UNION ALL
-    SELECT
-        'UNIQUE (chave)' AS regra,
-        EXISTS (
-            SELECT FROM pg_constraint
-            WHERE conrelid = to_regclass('sql_semana_12.fila_documentos') AND pg_get_constraintdef(oid) = 'UNIQUE (chave)'
-        ) AS achada
-    UNION ALL
-    SELECT
-        'CHECK (status IN (pendente, processando, concluido, falhou))' AS regra,
-        EXISTS (
-            SELECT FROM pg_constraint
-            WHERE
-                conrelid = to_regclass('sql_semana_12.fila_documentos')
-                AND contype = 'c'
-                AND (
-                    SELECT array_agg(palavra[1] ORDER BY palavra[1])
-                    FROM regexp_matches(pg_get_constraintdef(oid), '''(\w+)''', 'g') AS palavra
-                ) = ARRAY['concluido', 'falhou', 'pendente', 'processando']
-        ) AS achada
-    UNION ALL
-    SELECT
-        'CHECK (tentativas >= 0)' AS regra,
-        EXISTS (
-            SELECT FROM pg_constraint
-            WHERE
-                conrelid = to_regclass('sql_semana_12.fila_documentos')
-                AND pg_get_constraintdef(oid) = 'CHECK ((tentativas >= 0))'
-        ) AS achada
-    UNION ALL
-    SELECT
-        'fila_documentos_pendentes_idx (criado_em, documento_id) WHERE status = ''pendente''' AS regra,
-        to_regclass('sql_semana_12.fila_documentos') IN (
-            SELECT indrelid FROM pg_index
-            WHERE
-                indisvalid
-                AND pg_get_indexdef(indexrelid) LIKE '%(criado_em, documento_id) WHERE (status = ''pendente''::text)'
-        ) AS achada
+    SELECT pg_get_indexdef(indexrelid) AS definicao
+    FROM pg_index
+    WHERE indisvalid AND indrelid = to_regclass('sql_semana_12.fila_documentos')
+), regras (regra, escrita) AS (
+    VALUES
+    ('PRIMARY KEY (documento_id)', 'PRIMARY KEY (documento_id)'),
+    ('UNIQUE (chave)', 'UNIQUE (chave)'),
+    ('CHECK (tentativas >= 0)', 'CHECK ((tentativas >= 0))'),
+    (
+        'CHECK (status IN (pendente, processando, concluido, falhou))',
+        'CHECK ((status = ANY (ARRAY[''pendente''::text, ''processando''::text, ''concluido''::text, ''falhou''::text])))'
+    ),
+    (
+        'fila_documentos_pendentes_idx (criado_em, documento_id) WHERE status = ''pendente''',
+        '%(criado_em, documento_id) WHERE (status = ''pendente''::text)'
+    )
 ), diferencas AS (
     SELECT
         esperado.posicao,
@@ -135,11 +109,12 @@ WITH esperado (posicao, coluna, tipo, obrigatoria, padrao) AS (
     UNION ALL
     SELECT
         100 AS posicao,
-        regra AS item,
+        regras.regra AS item,
         CASE WHEN :'lang' = 'en' THEN 'yes' ELSE 'sim' END AS no_episodio,
         CASE WHEN :'lang' = 'en' THEN 'missing' ELSE 'falta' END AS aqui
     FROM regras
-    WHERE NOT achada
+    LEFT JOIN definicoes ON definicoes.definicao LIKE regras.escrita
+    WHERE definicoes.definicao IS NULL
 )
 
 SELECT
