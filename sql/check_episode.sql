@@ -35,7 +35,7 @@ SELECT
 \else
 \echo 'Este esquema é o do próprio laboratório, que ./lab run confere. Este script é para o que você digitou.'
 \endif
-    ROLLBACK;
+ROLLBACK;
 \quit
 \endif
 
