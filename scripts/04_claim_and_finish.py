@@ -210,6 +210,28 @@ def two_session_form(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("read_again", core=False)
+def read_again(play: Play) -> Observed:
+    claimed, read = (tuple(map(whole, play[step].column("documento_id"))) for step in ("b_claims", "b_reads_again"))
+    return Observed(
+        (claimed, read) == ((2,), (1, 2)),
+        "RETURNING: document {claimed}; read again by name and state: documents {read}",
+        "RETURNING: documento {claimed}; lidos de novo por nome e estado: documentos {read}",
+        facts={"claimed": Fact(claimed), "read": Fact(read)},
+    )
+
+
+@lesson.scenario("overtaken", core=False)
+def overtaken(play: Play) -> Observed:
+    status = play["c_reads"].column("status")
+    return Observed(
+        status == ("processando", "concluido", "concluido", "pendente"),
+        "from the oldest to the newest: {status}; younger ones that ended first: {younger}",
+        "do mais antigo ao mais novo: {status}; mais novos que terminaram antes: {younger}",
+        facts={"status": Fact(status), "younger": Fact(status.count("concluido"), "documents")},
+    )
+
+
 @lesson.scenario("subselect_without_lock", core=False)
 def subselect_without_lock(play: Play) -> Observed:
     documents, workers = _taken(play, "a_claims", "b_claims")
