@@ -109,6 +109,11 @@ def without_comments(text: str) -> str:
     return "".join("\n" * token.text.count("\n") if token.is_comment else token.text for token in _tokens(text))
 
 
+def same(one: str, other: str) -> bool:
+    """Whether two statements are the same but for white space, comments, and the case of what is not quoted."""
+    return _canonical(one) == _canonical(other)
+
+
 def body(text: str) -> str:
     """What stands between the first dollar quotes: the body of a function or of a DO block; empty without any."""
     for token in _tokens(text):
@@ -154,6 +159,11 @@ def _words(text: str) -> list[Token]:
 def _blanked(text: str) -> str:
     """The text with psql's own lines blank, so that every place stays where it is."""
     return PSQL_LINE.sub(lambda line: " " * len(line[0]), text)
+
+
+def _canonical(text: str) -> list[str]:
+    words = [token.text for token in _tokens(text.rstrip().rstrip(";")) if not token.is_blank and not token.is_comment]
+    return [word if word.startswith(("'", '"')) else "".join(word.split()).lower() for word in words]
 
 
 def _split(found: Iterable[Token], separator: str) -> Iterable[list[Token]]:

@@ -10,7 +10,7 @@ from cogapp.errors import CogError  # type: ignore[import-untyped]
 
 from lab.base import paths
 from lab.base.errors import LabError
-from lab.protocol import source
+from lab.protocol import source, without
 from lab.scenario import library, psql_scripts
 
 
@@ -19,6 +19,7 @@ def texts(lesson: int | None = None) -> dict[Path, str]:
     made = {psql_scripts.PINS: psql_scripts.pins()}
     for scenario in library.scenarios():
         made |= psql_scripts.scripts(scenario)
+    made[paths.SQL / "without.sql"] = without.text()
     return made | source.texts(lesson) | {page: _page(page) for page in pages()}
 
 

@@ -15,6 +15,7 @@ from lab.lessons import registry
 from lab.maintain import observations
 from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
+from lab.scenario.transcript import condition
 
 LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
 
@@ -113,6 +114,20 @@ def among() -> str:
     few, many = PENDING
     told = " and ".join(f"{each.ratio:.2f} times ({each.tenant} tenant)" for each in bench.recorded().among)
     return f"A claim among {many:,} pending documents takes {told} as long as one among {few:,}."
+
+
+def sqlstates(language: str) -> str:
+    """The SQLSTATEs that a reader meets: the condition, the server's words, what it means, and what to do."""
+    heads = {
+        "en": ["SQLSTATE", "condition", "the server says", "here it means", "then"],
+        "pt": ["SQLSTATE", "condição", "o servidor diz", "aqui significa", "então"],
+    }
+    with (paths.DATA / "sqlstates.csv").open(encoding="utf-8", newline="") as file:
+        rows = [
+            [row["sqlstate"], condition(row["sqlstate"]), row["message"], row[language], row[f"then_{language}"]]
+            for row in csv.DictReader(file)
+        ]
+    return _table(heads[language], rows)
 
 
 def glossary() -> str:

@@ -74,6 +74,10 @@ class Source:
         marked = [part for line in self.newest for part in (*line.marks, line.text)]
         return "".join([self.above, "\n".join(marked), self.below, "\n", history.written(self.changes)])
 
+    def statement(self, lesson: int) -> str:
+        """The statement that creates the edition of a lesson."""
+        return _create(line.text for line in self.edition(lesson))
+
     def without(self, mark: str, lesson: int) -> str | None:
         """The statement that creates the edition of a lesson with what is so marked taken out; None if nothing is."""
         edition = self.edition(lesson)
@@ -134,6 +138,12 @@ def without(mark: str, lesson: int) -> list[str]:
     if not found:
         raise LabError(f"Nothing is marked `-- @{mark}` in the editions of lesson {lesson:02} in sql/protocol/.")
     return found
+
+
+def defences() -> list[str]:
+    """The names of the defences that lines of the protocol are marked with."""
+    named = [_marks(mark) for source in sources() for line in source.newest for mark in line.marks]
+    return sorted({found[0].removeprefix("defence ") for found in named if found and found[0] != "audit"})
 
 
 def _read(path: Path) -> Source:
