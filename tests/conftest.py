@@ -20,6 +20,8 @@ from lab.server.conninfo import NAMING_VARIABLES
 from lab.server.schema import build
 from lab.server.target import Target, named_server, open_target
 
+pytest_plugins = ("tests.tiers",)
+
 TARGET = pytest.StashKey[Target]()
 MOST_PROCESSES = 4
 SECONDS_TO_END = 5.0  # a closed connection's backend ends a moment later

@@ -130,6 +130,22 @@ nb.timeline(outside)
 # %% [markdown]
 # **Why.** What keeps B from document 1 is the mark. The dotted stretch of A's lane is its work: no transaction, no lock.
 #
+# ## A small batch
+# The same claim with `LIMIT 10`. A is first; then B asks for as many.
+
+# %%
+nb.ask("04_batch", "b_claims")
+guess = ...  # a number of documents
+
+# %%
+batch = nb.play("04_batch")
+nb.answer(guess, len(batch["b_claims"].rows))
+nb.claim("04_batch", batch)
+
+# %% [markdown]
+# **Why.** `LIMIT` says how many at most, and A was given all there were. They now wait for one consumer, each behind those
+# before it (lesson 15, to come, measures how many are too many).
+#
 # ## Only the owner ends it
 # A owns document 1. B sends the very statement that A would send.
 

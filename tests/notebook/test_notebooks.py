@@ -132,6 +132,7 @@ def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeyp
     assert caught.value.__suppress_context__
 
 
+@pytest.mark.sample(3)
 @each_notebook
 def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_tells(
     text: Path, server: Target

@@ -99,6 +99,7 @@ def played_by_both(told: Scenario, conninfo: str, pins: SessionPins, isolationte
     return played, lab_isolationtester.judge(told, conninfo, isolationtester)
 
 
+@pytest.mark.sample(20)
 @each_scenario
 def test_isolationtester_prints_what_the_player_saw(
     told: Scenario, stage: str, english: SessionPins, isolationtester: Path
@@ -174,6 +175,7 @@ def busy_processors() -> Iterator[None]:
             process.wait()
 
 
+@pytest.mark.sample(20)
 @each_scenario
 @pytest.mark.parametrize("around", [nullcontext, busy_processors], ids=["idle", "busy"])
 def test_every_play_gives_the_golden_transcript(

@@ -23,6 +23,7 @@ SECONDS = 20.0
 
 
 # The two languages differ in words only, so one scenario in Portuguese is enough.
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("scenario", "language"),
     [*((scenario, "en") for scenario in SCENARIOS), (SCENARIOS[-1], "pt")],
