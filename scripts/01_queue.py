@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import psycopg
 
 from lab.base import paths
@@ -44,6 +46,13 @@ COLUMNS = [
 ]
 
 
+# Key, file, the attribute id, value, time at UTC-3, state, attempts.
+DOCUMENTS = [
+    (f"NFE-000{n}", f"nfe-000{n}.xml", f"NFE-000{n}", f"{n}0{n}.{n}0", datetime(2026, 10, 16, 9, 0, n), "pendente", 0)
+    for n in range(1, 5)
+]
+
+
 @lesson.experiment(
     "built",
     "The script builds the episode's table, its partial index over the pending rows, and four pending documents.",
@@ -58,17 +67,24 @@ def built(stage: Stage) -> Observed:
             " WHERE attrelid = 'fila_documentos'::regclass AND attnum > 0 ORDER BY attnum"
         ).fetchall()
         index = connection.execute("SELECT pg_get_indexdef('fila_documentos_pendentes_idx'::regclass)").fetchone()
+        rules = connection.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'fila_documentos'::regclass"
+            " AND contype IN ('p', 'u') ORDER BY contype"
+        ).fetchall()
         documents = connection.execute(
-            "SELECT string_agg(chave, ' ' ORDER BY criado_em, documento_id), count(*) FILTER (WHERE status = 'pendente'),"
-            " sum((xpath('/nfe/valor/text()', conteudo_xml))[1]::text::numeric)::float FROM fila_documentos"
-        ).fetchone()
-    assert index and documents
+            "SELECT chave, nome_arquivo, (xpath('/nfe/@id', conteudo_xml))[1]::text,"
+            " (xpath('/nfe/valor/text()', conteudo_xml))[1]::text, criado_em AT TIME ZONE 'America/Sao_Paulo', status, tentativas"
+            " FROM fila_documentos ORDER BY criado_em, documento_id"
+        ).fetchall()
+    assert index
     covers = index[0].split("btree ")[-1]
-    keys, pending, total = documents
+    pending = sum(status == "pendente" for *_, status, _ in documents)
+    total = sum(float(value) for _, _, _, value, *_ in documents)
     return Observed(
         columns == COLUMNS
         and covers == "(criado_em, documento_id) WHERE (status = 'pendente'::text)"
-        and (keys, pending, total) == ("NFE-0001 NFE-0002 NFE-0003 NFE-0004", 4, 1011.0),
+        and rules == [("PRIMARY KEY (documento_id)",), ("UNIQUE (chave)",)]
+        and documents == DOCUMENTS,
         "{columns} columns; {pending} pending, {total:2} in all; index {index}",
         "{columns} colunas; {pending} pendentes, {total:2} no total; índice {index}",
         facts={
@@ -78,6 +94,65 @@ def built(stage: Stage) -> Observed:
             "index": Fact(covers),
         },
     )
+
+
+@lesson.scenario("rules", core=False)
+def rules(play: Play) -> Observed:
+    steps = ("a_invents_a_state", "a_counts_down", "a_chooses_a_number", "a_insists")
+    state, attempts, number, again = (play[step].sqlstate for step in steps)
+    after = play["a_looks"]
+    return Observed(
+        (state, attempts, number, again) == ("23514", "23514", "428C9", "23505")
+        and (after.one("documentos"), after.one("status"), after.one("tentativas")) == ("4", "pendente", "0"),
+        "a fifth state {sqlstate_state}; negative attempts {sqlstate_attempts}; a number chosen {sqlstate_chosen}, insisted on"
+        " {sqlstate_insisted}",
+        "um quinto estado {sqlstate_state}; tentativas negativas {sqlstate_attempts}; número escolhido {sqlstate_chosen},"
+        " forçado {sqlstate_insisted}",
+        facts={
+            "sqlstate_state": Fact(state),
+            "sqlstate_attempts": Fact(attempts),
+            "sqlstate_chosen": Fact(number),
+            "sqlstate_insisted": Fact(again),
+        },
+    )
+
+
+@lesson.experiment(
+    "own_schema",
+    "The lab writes into its own schema only: building and using the queue leaves every other table of the database as it was.",
+    "O laboratório só escreve no próprio esquema: criar e usar a fila deixa todas as outras tabelas do banco como estavam.",
+    core=False,
+)
+def own_schema(stage: Stage) -> Observed:
+    with stage.connection() as connection:
+        connection.execute("DROP SCHEMA IF EXISTS lab_erp CASCADE")
+        connection.execute("CREATE SCHEMA lab_erp")
+        connection.execute("CREATE TABLE lab_erp.notas AS SELECT generate_series(1, 3) AS nota")
+        try:
+            before = _others(connection)
+            stage.build(1)
+            connection.execute("UPDATE fila_documentos SET status = 'processando', tentativas = 1")
+            after = _others(connection)
+        finally:
+            connection.execute("DROP SCHEMA lab_erp CASCADE")
+    tables, versions = before
+    return Observed(
+        before == after and tables > 0,
+        "tables outside the schema: {tables}; changed by the lab: {changed}",
+        "tabelas fora do esquema: {tables}; alteradas pelo laboratório: {changed}",
+        facts={"tables": Fact(tables, "tables"), "changed": Fact(len(set(versions) ^ set(after[1])), "rows")},
+    )
+
+
+def _others(connection: psycopg.Connection) -> tuple[int, list[str]]:
+    """How many tables there are outside the lab's schema, and the row versions of the one made for this."""
+    row = connection.execute(
+        "SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace NOT IN"
+        " (SELECT oid FROM pg_namespace WHERE nspname IN ('sql_semana_12', 'pg_toast') OR nspname LIKE 'pg_temp%')"
+    ).fetchone()
+    versions = connection.execute("SELECT concat(ctid, xmin, xmax, nota) FROM lab_erp.notas").fetchall()
+    assert row
+    return row[0], [version for (version,) in versions]
 
 
 @lesson.scenario("duplicate_key")

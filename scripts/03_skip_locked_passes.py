@@ -116,6 +116,20 @@ def report(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("without_status_and_mark", core=False)
+def without_status_and_mark(play: Play) -> Observed:
+    a, b = (tuple(map(whole, play[step].column("documento_id"))) for step in ("a_asks", "b_asks"))
+    return Observed(
+        sorted(filter(None, a)) == sorted(filter(None, b)) == [1, 2, 3, 4],
+        "not pending, and handed out: {not_pending}; handed to both A and B: {to_both}",
+        "não pendentes e entregues: {not_pending}; entregues a A e também a B: {to_both}",
+        facts={
+            "not_pending": Fact(len({1, 2} & set(a)), "documents"),
+            "to_both": Fact(len(set(a) & set(b)), "documents"),
+        },
+    )
+
+
 @lesson.scenario("child_insert", core=False)
 def child_insert(play: Play) -> Observed:
     strong, weak = (whole(play[step].one("documento_id")) for step in ("b_update", "b_no_key_update"))

@@ -30,20 +30,45 @@ lesson = Lesson(
 )
 
 
+# What both sessions of the episode find once they have committed.
+CLAIMED_BY_TWO = (
+    ("1", "NFE-0001", "processando", "worker-a", "1"),
+    ("2", "NFE-0002", "processando", "worker-b", "1"),
+    ("3", "NFE-0003", "pendente", None, "0"),
+    ("4", "NFE-0004", "pendente", None, "0"),
+)
+
+
 @lesson.scenario("claim")
 def claim(play: Play) -> Observed:
     a, b = (tuple(map(whole, play[step].column("documento_id"))) for step in ("a_claims", "b_claims"))
-    expected = (
-        ("1", "processando", "worker-a", "1"),
-        ("2", "processando", "worker-b", "1"),
-        ("3", "pendente", None, "0"),
-        ("4", "pendente", None, "0"),
-    )
+    waited = play["b_claims"].seconds
     return Observed(
-        len(a) == len(b) == 1 and play["a_reads"].rows == expected,
-        "rows a call {rows:/ and }; A got {documents_a}, B got {documents_b}",
-        "linhas por chamada: {rows:/ e }; A recebeu o documento {documents_a}; B, o {documents_b}",
-        facts={"rows": Fact((len(a), len(b)), "rows"), "documents_a": Fact(a), "documents_b": Fact(b)},
+        len(a) == len(b) == 1 and waited < 1 and play["a_reads"].rows == CLAIMED_BY_TWO,
+        "rows a call {rows:/ and }; A got {documents_a}, B got {documents_b} after {waited:1} ms",
+        "linhas por chamada: {rows:/ e }; A recebeu o documento {documents_a}; B, o {documents_b}, depois de {waited:1} ms",
+        facts={
+            "rows": Fact((len(a), len(b)), "rows"),
+            "documents_a": Fact(a),
+            "documents_b": Fact(b),
+            "waited": Fact(waited * 1000, "ms"),
+        },
+    )
+
+
+@lesson.scenario("batch")
+def batch(play: Play) -> Observed:
+    a, b = (len(play[step].rows) for step in ("a_claims", "b_claims"))
+    workers = set(play["a_reads"].column("worker_id"))
+    return Observed(
+        (a, b) == (4, 0) and workers == {"worker-a"},
+        "one call: A took {taken_a}, B {taken_b}; all of them now wait for {worker}",
+        "uma chamada: A pegou {taken_a}, B {taken_b}; todos agora esperam por {worker}",
+        facts={
+            "taken_a": Fact(a, "documents"),
+            "taken_b": Fact(b, "documents"),
+            "worker": Fact(tuple(sorted(filter(None, workers)))),
+        },
     )
 
 
@@ -84,7 +109,7 @@ def fields(play: Play) -> Observed:
         and (between.column("iniciado_agora"), between.column("terminado")) == (("t", "t"), ("f", "f"))
         and (after.column("iniciado_agora"), after.column("terminado")) == (("t", "t"), ("t", "t"))
         and after.column("status") == ("concluido", "falhou")
-        and (claimed, finished, failed) == ({None}, None, "valor ausente"),
+        and (claimed, finished, failed) == ({None}, None, "Falha sintética ao enviar documento"),
         "error while claimed: {error_claimed}; once finished: {error_finished}; once failed: {error_failed}",
         "ultimo_erro durante a reserva: {error_claimed}; ao concluir: {error_finished}; ao falhar: {error_failed}",
         facts={
@@ -156,6 +181,54 @@ def ten_connections(stage: Stage) -> Observed:
             "naive_duplicates": Fact(naive.duplicates, "claims"),
             "naive_total": Fact(naive.documents, "documents"),
         },
+    )
+
+
+@lesson.scenario("restored", core=False)
+def restored(play: Play) -> Observed:
+    steps = ("a_claims", "b_claims", "a_claims_again", "b_claims_again")
+    documents = tuple(whole(play[step].one("documento_id")) for step in steps)
+    return Observed(
+        documents == (1, 2, 1, 2) and play["a_reads"].rows == CLAIMED_BY_TWO,
+        "documents claimed: {documents}; attempts after the restore: {attempts}",
+        "documentos reservados: {documents}; tentativas depois da restauração: {attempts}",
+        facts={
+            "documents": Fact(documents),
+            "attempts": Fact(tuple(map(whole, play["a_reads"].column("tentativas"))), "attempts"),
+        },
+    )
+
+
+@lesson.scenario("two_session_form", core=False)
+def two_session_form(play: Play) -> Observed:
+    ended, errors = play["c_reads"].column("terminado"), play["c_reads"].column("ultimo_erro")
+    return Observed(
+        ended == ("t", "f") and errors[0] is not None and errors[1] is None,
+        "document 1, claimed by the short form, in work and ended: {short_ended}; document 2, by the full form: {full_ended}",
+        "documento 1, reservado pela forma curta, em processamento e terminado: {short_ended}; documento 2, pela completa: {full_ended}",
+        facts={"short_ended": Fact(flag(ended[0])), "full_ended": Fact(flag(ended[1]))},
+    )
+
+
+@lesson.scenario("read_again", core=False)
+def read_again(play: Play) -> Observed:
+    claimed, read = (tuple(map(whole, play[step].column("documento_id"))) for step in ("b_claims", "b_reads_again"))
+    return Observed(
+        (claimed, read) == ((2,), (1, 2)),
+        "RETURNING: document {claimed}; read again by name and state: documents {read}",
+        "RETURNING: documento {claimed}; lidos de novo por nome e estado: documentos {read}",
+        facts={"claimed": Fact(claimed), "read": Fact(read)},
+    )
+
+
+@lesson.scenario("overtaken", core=False)
+def overtaken(play: Play) -> Observed:
+    status = play["c_reads"].column("status")
+    return Observed(
+        status == ("processando", "concluido", "concluido", "pendente"),
+        "from the oldest to the newest: {status}; younger ones that ended first: {younger}",
+        "do mais antigo ao mais novo: {status}; mais novos que terminaram antes: {younger}",
+        facts={"status": Fact(status), "younger": Fact(status.count("concluido"), "documents")},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -10,6 +9,7 @@ import psycopg
 
 from lab.base.facts import Fact
 from lab.base.language import Text, brazilian
+from lab.base.sql_text import onward
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
@@ -394,9 +394,9 @@ def _choice(connection: psycopg.Connection) -> str:
     """The query by which `reservar` chooses one document, out of the function itself."""
     row = connection.execute("SELECT prosrc FROM pg_proc WHERE oid = 'reservar'::regproc").fetchone()
     assert row
-    found = re.search(r"SELECT documento_id\s+FROM fila_documentos\s+WHERE.*?LIMIT p_lote", row[0], re.DOTALL)
-    assert found
-    return found[0].replace("p_lote", "1")
+    choice, end = onward(row[0], "SELECT").partition("LIMIT p_lote")[:2]
+    assert end
+    return f"{choice}LIMIT 1"
 
 
 def _buffers(connection: psycopg.Connection, statement: str) -> int:

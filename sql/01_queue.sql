@@ -4,7 +4,7 @@
 -- Run    psql -X -f sql/01_queue.sql          (again whenever you like: it rebuilds the schema sql_semana_12)
 -- See    four pending documents, NFE-0001 … NFE-0004, none attempted yet.
 --
--- The schema is dropped only if its comment carries the lab's mark. One that you typed along with the video stays as it is.
+-- The schema is dropped only if its comment carries the lab's mark. One that you typed along with the episode stays as it is.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -96,10 +96,26 @@ WHERE status = 'pendente';
 
 INSERT INTO sql_semana_12.fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)
 VALUES
-('NFE-0001', 'nfe-0001.xml', '<nfe id="NFE-0001"><valor>101.10</valor></nfe>', '2026-10-16 09:00:01-03'),
-('NFE-0002', 'nfe-0002.xml', '<nfe id="NFE-0002"><valor>202.20</valor></nfe>', '2026-10-16 09:00:02-03'),
-('NFE-0003', 'nfe-0003.xml', '<nfe id="NFE-0003"><valor>303.30</valor></nfe>', '2026-10-16 09:00:03-03'),
-('NFE-0004', 'nfe-0004.xml', '<nfe id="NFE-0004"><valor>404.40</valor></nfe>', '2026-10-16 09:00:04-03');
+(
+    'NFE-0001', 'nfe-0001.xml',
+    xmlparse(DOCUMENT '<nfe id="NFE-0001"><valor>101.10</valor></nfe>'),
+    TIMESTAMPTZ '2026-10-16 09:00:01-03'
+),
+(
+    'NFE-0002', 'nfe-0002.xml',
+    xmlparse(DOCUMENT '<nfe id="NFE-0002"><valor>202.20</valor></nfe>'),
+    TIMESTAMPTZ '2026-10-16 09:00:02-03'
+),
+(
+    'NFE-0003', 'nfe-0003.xml',
+    xmlparse(DOCUMENT '<nfe id="NFE-0003"><valor>303.30</valor></nfe>'),
+    TIMESTAMPTZ '2026-10-16 09:00:03-03'
+),
+(
+    'NFE-0004', 'nfe-0004.xml',
+    xmlparse(DOCUMENT '<nfe id="NFE-0004"><valor>404.40</valor></nfe>'),
+    TIMESTAMPTZ '2026-10-16 09:00:04-03'
+);
 
 COMMIT;
 

@@ -9,7 +9,7 @@ SET client_min_messages = warning;
 \ir reset.sql
 
 -- 1  Claim: choose, mark and give back in one statement. 2  Commit: under autocommit, at once.
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
     FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
@@ -21,14 +21,14 @@ WITH escolhido AS (
 UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 
 -- 3  Work outside: no transaction is open here.
 
@@ -36,16 +36,16 @@ RETURNING fila.documento_id, fila.chave, fila.tentativas;
 UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-b'
-RETURNING documento_id, status;
+RETURNING documento_id, chave, status, concluido_em;
 
 -- … the owner one row.
 UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
-RETURNING documento_id, status;
+RETURNING documento_id, chave, status, concluido_em;
 
 -- 5  The next one. This attempt fails, and says why.
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
     FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
@@ -57,20 +57,20 @@ WITH escolhido AS (
 UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
-    worker_id = 'worker-a',
+    worker_id = 'worker-b',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 
 UPDATE sql_semana_12.fila_documentos
-SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'
-WHERE documento_id = 2 AND status = 'processando' AND worker_id = 'worker-a'
-RETURNING documento_id, status, ultimo_erro;
+SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'Falha sintética ao enviar documento'
+WHERE documento_id = 2 AND status = 'processando' AND worker_id = 'worker-b'
+RETURNING documento_id, chave, status, tentativas, ultimo_erro;
 
-SELECT documento_id, chave, status, tentativas, worker_id, ultimo_erro
+SELECT documento_id, chave, status, worker_id, tentativas
 FROM sql_semana_12.fila_documentos
-ORDER BY criado_em, documento_id;
+ORDER BY documento_id;

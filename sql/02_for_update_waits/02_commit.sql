@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE
@@ -19,8 +19,8 @@ BEGIN;
 -- @step b_asks B blocks A
 -- For B's snapshot document 1 is still pending. Which document will B get?
 -- @pt No snapshot de B, o documento 1 ainda está pendente. Qual documento B vai receber?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE

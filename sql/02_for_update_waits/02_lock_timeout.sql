@@ -5,8 +5,8 @@ BEGIN;
 -- @step a_takes A
 -- A locks the oldest pending document and keeps its transaction open.
 -- @pt A bloqueia o documento pendente mais antigo e deixa a transação aberta.
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE
@@ -16,8 +16,8 @@ SET lock_timeout = '2s';
 -- @step b_asks B blocks A
 -- B runs the same query. Which document does B get?
 -- @pt B executa a mesma consulta. Qual documento B recebe?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE
@@ -29,7 +29,7 @@ LIMIT 1;
 -- How many documents were pending all the while?
 -- @pt Quantos documentos estavam pendentes o tempo todo?
 SELECT count(*) AS pendentes
-FROM fila_documentos
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente';
 -- @step a_ends A
 COMMIT;

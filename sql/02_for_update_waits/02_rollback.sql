@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE
@@ -14,8 +14,8 @@ BEGIN;
 -- @step b_asks B blocks A
 -- B sets no timeout. What ends its wait?
 -- @pt B não define timeout. O que encerra a espera?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE

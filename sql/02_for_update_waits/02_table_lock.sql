@@ -9,8 +9,8 @@ LOCK TABLE fila_documentos IN ACCESS EXCLUSIVE MODE;
 -- @step b_skips B blocks A
 -- Does SKIP LOCKED pass?
 -- @pt O SKIP LOCKED passa?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -25,8 +25,8 @@ LOCK TABLE fila_documentos IN ACCESS EXCLUSIVE MODE;
 -- @step b_nowait B blocks A
 -- And NOWAIT, which promises not to wait?
 -- @pt E o NOWAIT, que promete não esperar?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE NOWAIT

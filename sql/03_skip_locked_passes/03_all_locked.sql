@@ -11,8 +11,8 @@ FOR UPDATE;
 -- @step b_asks B
 -- Which document does B get?
 -- @pt Qual documento B recebe?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -21,7 +21,7 @@ LIMIT 1;
 -- None. How many pending documents does a plain count find?
 -- @pt Nenhum. Quantos documentos pendentes uma contagem comum encontra?
 SELECT count(*) AS pendentes
-FROM fila_documentos
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente';
 -- @step a_ends A
 COMMIT;

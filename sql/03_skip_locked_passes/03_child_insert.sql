@@ -16,8 +16,8 @@ RETURNING documento_id;
 -- @step b_update B
 -- No worker claimed document 1. Does B get it?
 -- @pt Ninguém reservou o documento 1. B vai recebê-lo?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

@@ -16,8 +16,8 @@ FROM bloqueados;
 -- @step b_asks B
 -- What is left for B?
 -- @pt O que sobra para B?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

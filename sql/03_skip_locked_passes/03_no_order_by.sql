@@ -14,8 +14,8 @@ LIMIT 1;
 -- @step a_asks_in_order A
 -- With an ORDER BY:
 -- @pt Com ORDER BY:
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

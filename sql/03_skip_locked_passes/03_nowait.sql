@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE
@@ -12,8 +12,8 @@ LIMIT 1;
 -- @step b_asks B errors 55P03
 -- Three other documents are free. Which of them does B get?
 -- @pt Outros três documentos estão livres. Qual deles B recebe?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE NOWAIT

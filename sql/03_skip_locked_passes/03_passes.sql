@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -18,8 +18,8 @@ SHOW lock_timeout;
 -- @step b_asks B
 -- B runs the same query. Which document does B get, and after how long?
 -- @pt B executa a mesma consulta. Qual documento B recebe, e depois de quanto tempo?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

@@ -11,8 +11,8 @@ WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE;
 -- @step b_asks B
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

@@ -3,49 +3,47 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_claims A
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
-    iniciado_em = clock_timestamp(),
-    concluido_em = NULL,
-    ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+    tentativas = tentativas + 1,
+    iniciado_em = clock_timestamp()
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.worker_id;
 -- @step b_begin B
 BEGIN;
+-- @step b_limit B
+SET LOCAL lock_timeout = '2s';
 -- @step b_claims B
--- A has not committed yet. Which document does B claim?
--- @pt A ainda não fez COMMIT. Qual documento B reserva?
-WITH escolhido AS (
+-- A has not committed yet. Which document does B claim, and after how long?
+-- @pt A ainda não fez COMMIT. Qual documento B reserva, e depois de quanto tempo?
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-b',
-    iniciado_em = clock_timestamp(),
-    concluido_em = NULL,
-    ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+    tentativas = tentativas + 1,
+    iniciado_em = clock_timestamp()
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.worker_id;
 -- @step a_commits A
 COMMIT;
 -- @step b_commits B
@@ -53,6 +51,6 @@ COMMIT;
 -- @step a_reads A
 -- Both have committed. What does the queue look like?
 -- @pt Os dois fizeram COMMIT. Como ficou a fila?
-SELECT documento_id, status, worker_id, tentativas
-FROM fila_documentos
+SELECT documento_id, chave, status, worker_id, tentativas
+FROM sql_semana_12.fila_documentos
 ORDER BY documento_id;

@@ -1,25 +1,25 @@
 -- A worker that dies after its claim's commit leaves its document in processando: no lock is left, and no claim will take it.
 -- @pt Um worker que morre depois do COMMIT da reserva deixa o documento em processando: não resta bloqueio, e ninguém vai pegá-lo.
 -- @step a_claims A
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 -- @step c_kills C
 -- A's connection is cut while A works on document 1.
 -- @pt A conexão de A é cortada enquanto A trabalha no documento 1.

@@ -21,45 +21,45 @@ FROM fila_documentos
 WHERE documento_id IN (1, 2)
 ORDER BY documento_id;
 -- @step a_claims A
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 -- @step b_claims B
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-b',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 -- @step a_between A
 -- What is left of the earlier error while the second attempt runs?
 -- @pt O que resta do erro anterior durante a segunda tentativa?
@@ -73,15 +73,15 @@ FROM fila_documentos
 WHERE documento_id IN (1, 2)
 ORDER BY documento_id;
 -- @step a_finishes A
-UPDATE fila_documentos
+UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
-RETURNING documento_id;
+RETURNING documento_id, chave, status, concluido_em;
 -- @step b_fails B
-UPDATE fila_documentos
-SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'valor ausente'
+UPDATE sql_semana_12.fila_documentos
+SET status = 'falhou', concluido_em = clock_timestamp(), ultimo_erro = 'Falha sintética ao enviar documento'
 WHERE documento_id = 2 AND status = 'processando' AND worker_id = 'worker-b'
-RETURNING documento_id;
+RETURNING documento_id, chave, status, tentativas, ultimo_erro;
 -- @step a_after A
 SELECT
     documento_id,

@@ -3,25 +3,25 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_claims A
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 -- @step o_reads O
 -- A works on, its transaction open. An operator asks who has document 1. What does the table say?
 -- @pt A continua trabalhando, com a transação aberta. Um operador pergunta quem está com o documento 1. O que diz a tabela?

@@ -14,8 +14,8 @@ LIMIT 1 OFFSET 1;
 -- @step b_asks B
 -- Does B get document 1?
 -- @pt B recebe o documento 1?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_chooses A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -18,8 +18,8 @@ BEGIN;
 -- @step b_chooses B
 -- Which document does B choose?
 -- @pt Qual documento B escolhe?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -39,6 +39,6 @@ RETURNING documento_id, worker_id, tentativas;
 -- @step a_reads A
 -- Two workers work on document 1, and only one of them is on record.
 -- @pt Dois workers trabalham no documento 1, e só um deles consta na tabela.
-SELECT documento_id, status, worker_id, tentativas
-FROM fila_documentos
+SELECT documento_id, chave, status, worker_id, tentativas
+FROM sql_semana_12.fila_documentos
 ORDER BY documento_id;

@@ -35,5 +35,5 @@ COMMIT;
 -- @ends b_claims
 -- @step b_counts B
 SELECT count(*) AS pendentes
-FROM fila_documentos
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente';

@@ -13,7 +13,7 @@ BEGIN;
 -- @pt O snapshot de B é tirado agora: nele, o documento 1 está pendente.
 WITH portao AS MATERIALIZED (
     SELECT pg_advisory_xact_lock(4) AS passou
-), escolhido AS (
+), proximo AS (
     SELECT fila.documento_id
     FROM fila_documentos AS fila
     CROSS JOIN portao
@@ -24,8 +24,8 @@ WITH portao AS MATERIALIZED (
 )
 UPDATE fila_documentos AS fila
 SET status = 'processando', tentativas = fila.tentativas + 1, worker_id = 'worker-b'
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
 RETURNING fila.documento_id, fila.chave;
 -- @step a_claims A
 UPDATE fila_documentos
@@ -42,10 +42,10 @@ COMMIT;
 -- @step a_finishes A blocks B
 -- A finishes its own document. Does anything hold A up?
 -- @pt A conclui o próprio documento. Alguma coisa faz A esperar?
-UPDATE fila_documentos
+UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
-RETURNING documento_id, status;
+RETURNING documento_id, chave, status, concluido_em;
 -- @step b_commits B
 -- A short claim transaction is what keeps this wait short.
 -- @pt Uma transação de reserva curta é o que mantém essa espera curta.

@@ -3,8 +3,8 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_takes A
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -25,8 +25,8 @@ FOR UPDATE OF fila SKIP LOCKED;
 -- @step b_asks_properly B
 -- Locked while choosing:
 -- @pt Bloqueando ao escolher:
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED

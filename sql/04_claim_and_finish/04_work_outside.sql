@@ -3,25 +3,25 @@
 -- @step a_begin A
 BEGIN;
 -- @step a_claims A
-WITH escolhido AS (
+WITH proximo AS (
     SELECT documento_id
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE status = 'pendente'
     ORDER BY criado_em, documento_id
     FOR UPDATE SKIP LOCKED
     LIMIT 1
 )
-UPDATE fila_documentos AS fila
+UPDATE sql_semana_12.fila_documentos AS fila
 SET
     status = 'processando',
-    tentativas = fila.tentativas + 1,
     worker_id = 'worker-a',
+    tentativas = tentativas + 1,
     iniciado_em = clock_timestamp(),
     concluido_em = NULL,
     ultimo_erro = NULL
-FROM escolhido
-WHERE fila.documento_id = escolhido.documento_id
-RETURNING fila.documento_id, fila.chave, fila.tentativas;
+FROM proximo
+WHERE fila.documento_id = proximo.documento_id
+RETURNING fila.documento_id, fila.chave, fila.nome_arquivo, fila.status, fila.worker_id, fila.tentativas;
 -- @step c_during_claim C
 -- C counts the locks that A holds, inside the claim …
 -- @pt C conta os bloqueios que A segura, durante a reserva …
@@ -43,8 +43,8 @@ WHERE pg_stat_activity.datname = current_database() AND pg_stat_activity.applica
 -- @step b_asks B
 -- Without any lock, what keeps B from taking document 1?
 -- @pt Sem nenhum bloqueio, o que impede B de pegar o documento 1?
-SELECT documento_id, chave
-FROM fila_documentos
+SELECT documento_id, chave, nome_arquivo
+FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 FOR UPDATE SKIP LOCKED
@@ -52,7 +52,7 @@ LIMIT 1;
 -- @step a_finishes A
 -- Its status: it is no longer pending. A ends with a short transaction.
 -- @pt O status: ele não está mais pendente. A termina com uma transação curta.
-UPDATE fila_documentos
+UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
-RETURNING documento_id, status;
+RETURNING documento_id, chave, status, concluido_em;

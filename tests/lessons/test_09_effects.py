@@ -16,12 +16,13 @@ from rich.console import Console
 from lab.base import paths
 from lab.base.errors import LabError
 from lab.drills import ablation, catalogue, invariants, process, random_kills, report
-from lab.drills.ablated_schema import EDITS, without
+from lab.drills.ablated_schema import STATE, without
 from lab.drills.catalogue import DrillOutcome
 from lab.drills.harness import Ground, ground
 from lab.drills.invariants import Change, Damage, Document, Order, Tables
 from lab.drills.random_kills import Size
 from lab.maintain import readme
+from lab.protocol import history, source
 from lab.scenario.stage import Stage
 from lab.server import psql, schema
 from lab.server.target import Target
@@ -220,8 +221,15 @@ FREE_ROWS = f"WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())\
 SMALL = Size(documents=60, workers=3, seed=1)
 
 
+def claim_by(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Let whatever defence is taken away be this text of the claim."""
+    claim = history.text(source.find("reservar").edition(STATE))
+    assert claim.count(old) == 1
+    monkeypatch.setattr(source, "without", lambda mark, lesson: [f"CREATE OR REPLACE {claim.replace(old, new)}"])
+
+
 def test_without_the_order_a_claim_passes_over_free_documents(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EDITS, "ordem", ((FREE_ROWS, FREE_ROWS.replace(QUEUE_ORDER, "")),))
+    claim_by(monkeypatch, FREE_ROWS, FREE_ROWS.replace(QUEUE_ORDER, ""))
     with without(database, "ordem") as name:
         seen = catalogue.crowded(database, name, SMALL)
     assert seen.crowd and seen.crowd.order.passed_over > seen.crowd.uncommitted
@@ -234,7 +242,7 @@ def test_without_skip_locked_the_crowd_stands_still_behind_one_lock(
 ) -> None:
     monkeypatch.setattr(random_kills, "STILL", 2.0)
     free = f"{FREE_ROWS} SKIP LOCKED"
-    monkeypatch.setitem(EDITS, "pular", ((free, free.replace("FOR UPDATE SKIP LOCKED", lock)),))
+    claim_by(monkeypatch, free, free.replace("FOR UPDATE SKIP LOCKED", lock))
     with (
         without(database, "pular") as name,
         pytest.raises(LabError, match=r"Nobody claimed .* 60 documents have not ended.* lab/worker-00\d → lab/drill"),
@@ -252,7 +260,15 @@ def test_a_worker_of_the_crowd_that_ends_by_itself_ends_the_drill(here: Ground) 
 # The copies with one defence taken away
 
 
-@pytest.mark.parametrize("defence", sorted(EDITS))
+CHANGED = {
+    "reserva": {"recuperar"},
+    "token": {"travar", "concluir_lote"},
+    "linhas": {"registrar_etapa"},
+    "etapa": {"mudar"},
+}
+
+
+@pytest.mark.parametrize("defence", CHANGED)
 def test_a_copy_is_marked_and_dropped_and_leaves_the_protocol_alone(database: str, defence: str) -> None:
     schema.build(database, 9)
     bodies = "SELECT proname, md5(prosrc) FROM pg_proc WHERE pronamespace = '{}'::regnamespace ORDER BY 1"
@@ -262,13 +278,7 @@ def test_a_copy_is_marked_and_dropped_and_leaves_the_protocol_alone(database: st
         assert fetch(database, f"SELECT obj_description('{name}'::regnamespace)") == [("queue lab, state 09",)]
         copy = fetch(database, bodies.format(name))
         different = {name for name, body in copy if (name, body) not in whole}
-        changed = {
-            "reserva": {"recuperar"},
-            "token": {"travar", "concluir_lote"},
-            "linhas": {"registrar_etapa"},
-            "etapa": {"mudar"},
-        }
-        assert different == changed[defence]
+        assert different == CHANGED[defence]
         assert fetch(database, bodies.format("sql_semana_12")) == whole
         settings = fetch(
             database, f"SELECT DISTINCT proconfig FROM pg_proc WHERE pronamespace = '{name}'::regnamespace"

@@ -14,8 +14,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from lab.base.errors import LabError
-from lab.protocol import forbidden, grants, objects, permissions, take_home
-from lab.server import schema
+from lab.protocol import forbidden, grants, permissions, source, take_home
+from lab.server import psql, schema
 from lab.server.binaries import find_psql
 from lab.server.psql import libpq_environment
 from lab.server.session import SCHEMA, SessionPins
@@ -304,15 +304,11 @@ def test_installing_it_again_keeps_what_hangs_on_it(home: Home) -> None:
 
 
 def of_another_day(monkeypatch: pytest.MonkeyPatch, plain: dict[str, str], old: str, new: str) -> Home:
-    """The file as it would be if the scripts said something else."""
-    found = objects.after_all_scripts()
-    before = repr(found)
-    found.others = {key: text.replace(old, new) for key, text in found.others.items()}
-    for table in found.tables.values():
-        table.parts = {key: part.replace(old, new) for key, part in table.parts.items()}
-    assert repr(found) != before
+    """The file as it would be if the source said something else."""
+    today = source.whole()
+    assert old in today
     with monkeypatch.context() as patched:
-        patched.setattr(take_home, "after_all_scripts", lambda: found)
+        patched.setattr(source, "whole", lambda: today.replace(old, new))
         return installed(plain, "pt", "fila")
 
 
@@ -437,7 +433,7 @@ def catalog(conninfo: str, where: str) -> dict[str, object]:
     """What a schema holds, with its own name left out."""
     queries = {
         "columns": "SELECT c.relname, array_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' ||"
-        " a.attnotnull || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '') ORDER BY a.attname)::TEXT"
+        " a.attnotnull || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '') || a.attidentity::TEXT ORDER BY a.attname)::TEXT"
         " FROM pg_class AS c INNER JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
         " LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum"
         " WHERE c.relnamespace = to_regnamespace(quote_ident(%s)) AND c.relkind IN ('r', 'v', 'c') GROUP BY c.relname",
@@ -451,8 +447,9 @@ def catalog(conninfo: str, where: str) -> dict[str, object]:
         "function": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(%s))",
         "comment on function": "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc"
         " WHERE pronamespace = to_regnamespace(quote_ident(%s))",
-        "comment on": "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
-        " WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND obj_description(oid, 'pg_class') IS NOT NULL",
+        "comment on": "SELECT c.relname || ' ' || d.objsubid, d.description FROM pg_class AS c"
+        " INNER JOIN pg_description AS d ON d.classoid = 'pg_class'::REGCLASS AND d.objoid = c.oid"
+        " WHERE c.relnamespace = to_regnamespace(quote_ident(%s))",
     }
     return described(conninfo, where, queries)
 
@@ -482,16 +479,19 @@ def everything(conninfo: str, where: str) -> dict[str, object]:
     return catalog(conninfo, where) | rights(conninfo, where)
 
 
-def test_it_installs_what_the_lab_has_but_for_the_clock(plain: dict[str, str], database: str) -> None:
+def test_it_makes_what_the_numbered_scripts_make(plain: dict[str, str], database: str) -> None:
+    """The sources say what holds today, the scripts lead there from lesson to lesson; the lab's clock is left out."""
     home = installed(plain, "pt", "notas_fiscais")
     theirs = catalog(home.owner, home.schema)
-    schema.build(database, objects.STATE)
+    psql.run_scripts(database, *schema.upgrades())
     ours = catalog(database, SCHEMA)
-    own = ("function relogio", "columns relogio_do_laboratorio", f"comment on {take_home.MARKED}")
-    assert "adiantado" in str(ours[own[0]]) and "adiantado" not in str(theirs[own[0]])
-    assert {key: text for key, text in theirs.items() if key not in own} == {
-        key: without_lesson(str(text)) for key, text in ours.items() if key not in own
-    }
+    assert theirs.pop(f"comment on {take_home.MARKED} 0")  # by which an installation is known again
+    assert theirs == {key: without_lesson(str(text)) for key, text in ours.items()}
+    for conninfo, where in ((home.owner, home.schema), (database, SCHEMA)):
+        names = fetch(
+            conninfo, "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s) ORDER BY 1", where
+        )
+        assert names == [(each.name,) for each in source.sources() if each.kind == "FUNCTION"], "one overload a name"
 
 
 def without_lesson(text: str) -> str:

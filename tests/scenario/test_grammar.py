@@ -194,7 +194,7 @@ def test_every_scenario_is_a_claim_of_its_lesson_and_has_a_golden_transcript(tol
     files = {path.stem[3:] for path in (paths.SQL / told.name).glob("*.sql")}
     claimed = {claim.id.removeprefix(f"{told.number}.") for claim in told.checks}
     assert files <= claimed
-    golden = {path.stem[3:] for path in (paths.EXPECTED / told.name).iterdir()}
+    golden = {path.stem[3:] for path in (paths.EXPECTED / told.name).glob("*.out")}
     assert golden == files
 
 

@@ -9,6 +9,7 @@ from lab.base import config
 
 ROOT = Path(__file__).resolve().parents[3]
 SQL = ROOT / "sql"
+PROTOCOL = SQL / "protocol"
 DATA = ROOT / "data"
 WALK = ROOT / "walk"
 EXPECTED = DATA / "expected"

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         queue.receiver,
         queue.drill,
         queue.top,
+        protocol.diff,
         protocol.protocol,
         protocol.check_permissions,
     ),

@@ -50,11 +50,15 @@ def record(
 
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; non-zero if a file is out of step.")] = False,
+    lesson: Annotated[
+        int | None,
+        typer.Option(metavar="NN", help="A change of sql/protocol/ is this lesson's, not a fix for all of them."),
+    ] = None,
 ) -> None:
     """Write what is made from other files: scripts for two terminals, numbered SQL, pages. No server is needed."""
     from lab.maintain import generate as files
 
-    changed = files.changes()
+    changed = files.changes(lesson)
     for path, text in changed.items():
         stale = say("out of step", "desatualizado") if check else say("written", "gravado")
         print(f"{path.relative_to(paths.ROOT)}: {stale if text or check else say('removed', 'removido')}")

@@ -1,4 +1,4 @@
-"""The protocol: take it home, and check the permissions around it."""
+"""The protocol: what lessons changed in it, take it home, check the permissions around it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from lab.base.language import say
 from lab.cli.common import use_server
 
 if TYPE_CHECKING:
     from lab.protocol.grants import Duty
+
+
+DIFF_STYLES = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}
+
+
+def diff(
+    name: Annotated[str, typer.Argument(metavar="FUNCTION", help="A function or view of the protocol: reservar.")],
+    since: Annotated[str, typer.Argument(metavar="FROM", help="The lesson before: 06.")],
+    until: Annotated[str, typer.Argument(metavar="TO", help="The last lesson shown: 09.")],
+) -> None:
+    """Show what lessons changed in a function of the protocol: ./lab diff reservar 06 09 is what 07 to 09 made of it."""
+    from lab.protocol import source
+
+    console = Console()
+    changed = source.difference(name, since, until)
+    for line in changed.splitlines():
+        style = next((style for beginning, style in DIFF_STYLES.items() if line.startswith(beginning)), "")
+        console.print(Text(line, style), soft_wrap=True)
+    if not changed:
+        console.print(say(f"{name} did not change.", f"{name} não mudou."))
 
 
 def protocol(

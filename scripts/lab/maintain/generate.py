@@ -10,15 +10,17 @@ from cogapp.errors import CogError  # type: ignore[import-untyped]
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.protocol import source, without
 from lab.scenario import library, psql_scripts
 
 
-def texts() -> dict[Path, str]:
-    """Every generated file with the text that it is to have."""
+def texts(lesson: int | None = None) -> dict[Path, str]:
+    """Every generated file with the text that it is to have; a change of the protocol's source is that lesson's, if one is named."""
     made = {psql_scripts.PINS: psql_scripts.pins()}
     for scenario in library.scenarios():
         made |= psql_scripts.scripts(scenario)
-    return made | {page: _page(page) for page in pages()}
+    made[paths.SQL / "without.sql"] = without.text()
+    return made | source.texts(lesson) | {page: _page(page) for page in pages()}
 
 
 def pages() -> list[Path]:
@@ -27,9 +29,9 @@ def pages() -> list[Path]:
     return sorted(page for page in there if "[[[cog" in page.read_text(encoding="utf-8"))
 
 
-def changes() -> dict[Path, str]:
-    """What is out of step: each file with its new text, which is empty for one that is no longer made."""
-    made = texts()
+def changes(lesson: int | None = None) -> dict[Path, str]:
+    """What is out of step: each file with its new text, which is empty for one that is no longer made; `lesson` as in `texts`."""
+    made = texts(lesson)
     gone = {path: "" for path in paths.WALK.rglob("*.psql") if path not in made}
     return {path: text for path, text in made.items() if _text(path) != text} | gone
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from lab.base import config, paths
 from lab.base.language import brazilian
+from lab.base.sql_text import without_comments
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
 from lab.lessons import registry
 from lab.maintain import observations
 from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
+from lab.scenario.transcript import condition
 
 PRICES_PT = {
     "the episode's claim (04)": "a reserva do episódio (04)",
@@ -142,20 +144,53 @@ def among(language: str) -> str:
     return f"A claim among {many} pending documents takes {told} as long as one among {few}."
 
 
+def sqlstates(language: str) -> str:
+    """The SQLSTATEs that a reader meets: the condition, the server's words, what it means, and what to do."""
+    heads = {
+        "en": ["SQLSTATE", "condition", "the server says", "here it means", "then"],
+        "pt": ["SQLSTATE", "condição", "o servidor diz", "aqui significa", "então"],
+    }
+    with (paths.DATA / "sqlstates.csv").open(encoding="utf-8", newline="") as file:
+        rows = [
+            [row["sqlstate"], condition(row["sqlstate"]), row["message"], row[language], row[f"then_{language}"]]
+            for row in csv.DictReader(file)
+        ]
+    return _table(heads[language], rows)
+
+
 def glossary() -> str:
     """Names in the database and what they mean: those that the reader meets in the scenarios of several lessons."""
     lessons_with = Counter[str]()
     for folder in paths.SQL.glob("[0-9][0-9]_*/"):
-        lessons_with.update({name for path in folder.glob("*.sql") for name in _names(path)})
+        lessons_with.update({name for path in folder.glob("*.sql") for name in _words(path)})
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
         known = [row for row in csv.DictReader(file) if lessons_with[row["pt"]] >= LESSONS_WITH_A_NAME]
     rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
     return _table(["in the database", "English", "meaning"], rows)
 
 
-def _names(path: Path) -> list[str]:
+def coverage(language: str) -> str:
+    """How many statements of each source the lab shows, refines, contradicts, or has planned, as data/coverage.csv lists them."""
+    heads = {
+        "en": ("statements of", "shown", "refined", "contradicted", "planned", "in all"),
+        "pt": ("afirmações", "mostradas", "refinadas", "desmentidas", "planejadas", "ao todo"),
+    }
+    sources = {
+        "en": {"episode": "the episode", "article": "the article"},
+        "pt": {"episode": "do episódio", "article": "do artigo"},
+    }
+    with (paths.DATA / "coverage.csv").open(encoding="utf-8", newline="") as file:
+        listed = Counter((row["source"], row["state"]) for row in csv.DictReader(file))
+    rows = []
+    for source, shown in sources[language].items():
+        counts = [listed[source, state] for state in ("shown", "refined", "contradicted", "planned")]
+        rows.append([shown, *map(str, counts), str(sum(counts))])
+    return _table(list(heads[language]), rows)
+
+
+def _words(path: Path) -> list[str]:
     """The words of a script that are not in its comments."""
-    return re.findall(r"\w+", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
+    return re.findall(r"\w+", without_comments(path.read_text(encoding="utf-8")))
 
 
 def _number(language: str, figures: str) -> str:

@@ -19,6 +19,7 @@ from psycopg import sql
 from lab.base import config, wait
 from lab.base.errors import LabError
 from lab.base.language import say
+from lab.protocol import source
 from lab.server import psql, schema
 from lab.server.binaries import find_program
 from lab.server.psql import libpq_environment
@@ -85,17 +86,10 @@ class Field:
             connection.execute(f"VACUUM (ANALYZE) {', '.join(tables)}".encode())
 
     def take_out_the_audit(self) -> None:
-        """Write no audit any more: its statements go from the functions that claim and finish."""
+        """Write no audit any more: its statements go from the functions."""
         with self.connection() as connection:
-            for name in ("reservar", "mudar", "concluir_lote"):
-                row = connection.execute("SELECT pg_get_functiondef(%s::REGPROC)", [f"{SCHEMA}.{name}"]).fetchone()
-                assert row is not None
-                before, insert, rest = row[0].partition("    INSERT INTO auditoria")
-                if not insert:
-                    raise LabError(
-                        f"{name} no longer writes an audit by a statement of its own: mend lab.measure.drain."
-                    )
-                connection.execute((before + rest.partition(";\n")[2]).encode())
+            for statement in source.without("audit", self.state):
+                connection.execute(statement.encode())
         self.audited = False
 
     def connection(self) -> psycopg.Connection:

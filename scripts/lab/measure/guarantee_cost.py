@@ -5,7 +5,6 @@ Every figure is a ratio between runs of the same minute, interleaved; a run in w
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import psycopg
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.sql_text import statements
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench
 from lab.measure.worker_vs_pgbench import STATE, Seen, Spread, spread, turns
 from lab.server.target import Target
@@ -63,16 +63,15 @@ class Among:
 
 def episode() -> str:
     """The episode's own claim and its owner's finish, as they stand in sql/04_claim_and_finish.sql."""
-    text = (paths.SQL / "04_claim_and_finish.sql").read_text(encoding="utf-8")
-    claim, finish = (
-        re.search(r"^WITH .*?;", text, re.M | re.S),
-        re.search(r"the owner one row\.\n(UPDATE .*?;)", text, re.S),
-    )
-    if claim is None or finish is None or finish[1].count("documento_id = 1 ") != 1:
+    said = statements((paths.SQL / "04_claim_and_finish.sql").read_text(encoding="utf-8"))
+    claims = [each.text for each in said if each.begins("WITH")]
+    finishes = [each.text for each in said if each.begins("UPDATE") and each.comment.endswith("the owner one row.\n")]
+    if not claims or len(finishes) != 1 or finishes[0].count("documento_id = 1 ") != 1:
         raise LabError(
-            "sql/04_claim_and_finish.sql no longer holds a claim and the owner's finish of document 1: mend lab.measure.guarantee_cost."
+            "sql/04_claim_and_finish.sql no longer holds a claim and the owner's finish of document 1: fix lab.measure.guarantee_cost."
         )
-    return f"{claim[0][:-1]}\n\\gset\n" + finish[1].replace("documento_id = 1 ", "documento_id = :documento_id ") + "\n"
+    finish = finishes[0].replace("documento_id = 1 ", "documento_id = :documento_id ")
+    return f"{claims[0]}\n\\gset\n{finish};\n"
 
 
 LEASE = "SELECT documento_id FROM reservar('worker-a')\n\\gset\nSELECT * FROM concluir(:documento_id, 'worker-a');\n"

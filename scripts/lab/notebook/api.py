@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from lab.base import paths
 from lab.base.errors import LabError, ServerError
 from lab.base.language import Text
+from lab.base.sql_text import statements
 from lab.drills import ablation as defences_tried
 from lab.drills import catalogue as drills
 from lab.drills.ablation import Matrix
@@ -34,7 +35,7 @@ from lab.lessons import registry
 from lab.lessons.lesson import Check, Observed
 from lab.notebook import claims_chart as bars
 from lab.notebook.variants import play_working, queue_of
-from lab.protocol import loader
+from lab.protocol import loader, source
 from lab.scenario import timeline as pictures
 from lab.scenario.grammar import Step
 from lab.scenario.library import find_scenario
@@ -51,6 +52,7 @@ __all__ = [
     "compete",
     "damage",
     "defences",
+    "diff",
     "drill",
     "events",
     "facts",
@@ -160,9 +162,14 @@ def ask(name: str, step: str) -> None:
 
 def script(name: str, *beginnings: str) -> None:
     """Show the statements of a script of sql/ that begin with these words."""
-    text = (paths.SQL / name).read_text(encoding="utf-8")
-    found = [re.search(rf"^{re.escape(words)}.*?;$", text, re.MULTILINE | re.DOTALL) for words in beginnings]
-    _show("\n\n".join(f"```sql\n{statement[0]}\n```" for statement in found if statement))
+    said = statements((paths.SQL / name).read_text(encoding="utf-8"))
+    found = [next((each.text for each in said if each.text.startswith(words)), None) for words in beginnings]
+    _show("\n\n".join(f"```sql\n{text};\n```" for text in found if text))
+
+
+def diff(name: str, since: str, until: str) -> None:
+    """Show what the lessons after `since` up to `until` changed in a function or view of the protocol: `diff("reservar", "06", "09")`."""
+    _show(f"```diff\n{source.difference(name, since, until)}\n```")
 
 
 def answer(guess: object, seen: object) -> None:

@@ -1,4 +1,4 @@
-"""The protocol to take home: one file that installs it in any database, made from the numbered scripts of sql/."""
+"""The protocol to take home: one file that installs it in any database, made from sql/protocol/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.protocol.objects import Objects, after_all_scripts, statements
+from lab.base.sql_text import Statement, body, onward, parts, statements
+from lab.protocol import source
 from lab.server.session import SCHEMA
 
 # Where it is installed, by the language of the names, unless another name is given.
@@ -32,8 +33,7 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
 
     Parameters: names, "pt" or "en", the language of the names in the database; schema_name, where it is installed; roles, which
     of the server's roles are to be worker, reader, operator and application.
-    Raises LabError for a schema's name that is not plain or is the lab's own, and for a script of sql/ that holds a statement
-    this module does not know.
+    Raises LabError for a schema's name that is not plain or is the lab's own, and for a file of sql/protocol/ that cannot be read.
     """
     if not NAME.fullmatch(schema_name) or schema_name.startswith("pg_") or schema_name == SCHEMA:
         raise LabError(
@@ -50,23 +50,23 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
     def own(text: str) -> str:
         return _translated(re.sub(r" \(lesson \d\d\)", "", text), names).replace(SCHEMA, written)
 
-    objects = after_all_scripts()
-    parts = [
+    made = statements(source.whole())
+    pieces = [
         own(_header(names)),
         "BEGIN;\n\nSET LOCAL client_min_messages = warning;",
-        *map(own, [_guard(objects), *_create(objects), *_comments(objects), _closed(objects)]),
+        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made)]),
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
         own(_set_apart("Alerts", "--?", _alerts())),
-        own(_set_apart("Uninstall", "---", _uninstall(objects))),
+        own(_set_apart("Uninstall", "---", _uninstall(made))),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(pieces) + "\n"
 
 
 def mark() -> str:
     """The comment by which an installation of this protocol is known again: the same as long as its tables and signatures are."""
-    return _mark(after_all_scripts())
+    return _mark(statements(source.whole()))
 
 
 def section(text: str, mark: str) -> str:
@@ -80,15 +80,24 @@ def glossary() -> dict[str, str]:
         return {row["pt"]: row["en"] for row in csv.DictReader(file)}
 
 
-def _mark(objects: Objects) -> str:
+def _of(made: Sequence[Statement], kind: str) -> list[str]:
+    """The names of what is made of this kind."""
+    return [of.name for statement in made if (of := statement.definition) and of.kind == kind]
+
+
+def _mark(made: Sequence[Statement]) -> str:
     """Names all that a second run of the file leaves as it is: tables, indexes, types, what functions are given and give back."""
-    kept = [f"{name} {table.definition()}" for name, table in objects.tables.items()]
-    kept += [re.split(r"\bLANGUAGE\b", text)[0] for (kind, _), text in objects.others.items() if kind != "VIEW"]
-    plain = sorted(" ".join(re.sub(r"--[^\n]*", "", text).split()) for text in kept)
-    return MARK + hashlib.sha256("\n".join(plain).encode()).hexdigest()[:8]
+    kept = []
+    for statement in made:
+        of = statement.definition
+        if of and of.kind == "TABLE":
+            kept.append(" ".join(f"{of.name} {parts(statement.text)}".split()))
+        elif of and of.kind != "VIEW":
+            kept.append(statement.plain.partition(" LANGUAGE ")[0])
+    return MARK + hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:8]
 
 
-def _guard(objects: Objects) -> str:
+def _guard(made: Sequence[Statement]) -> str:
     return f"""\
 -- It installs into a schema of its own, an empty one, or over itself.
 DO $guard$
@@ -96,7 +105,7 @@ DECLARE
     v_mark TEXT := obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class');
     v_stranger TEXT;
 BEGIN
-    IF v_mark = '{_mark(objects)}' THEN
+    IF v_mark = '{_mark(made)}' THEN
         RETURN;
     END IF;
     IF v_mark LIKE '{MARK}%' THEN
@@ -120,44 +129,28 @@ END
 $guard$;"""
 
 
-def _create(objects: Objects) -> list[str]:
-    tables = [
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} (\n    " + ",\n    ".join(table.definition()) + "\n);"
-        for name, table in objects.tables.items()
-    ]
-    first = ("INDEX", "SEQUENCE")
-    made = [(kind, _repeatable(kind, name, text)) for (kind, name), text in objects.others.items()]
-    return [
-        *tables,
-        *(text for kind, text in made if kind in first),
-        *(text for kind, text in made if kind not in first),
-    ]
-
-
-def _repeatable(kind: str, name: str, statement: str) -> str:
-    """The statement so that it may be run once more and takes nothing from anybody: no grant on a view, no column of a type."""
-    if kind == "TYPE":
-        indented = statement.replace("\n", "\n        ")
-        return f"""\
-DO $type$
+def _repeatable(statement: Statement) -> str:
+    """The statement as it may be run once more and takes nothing from an installation: a type stays, with the columns made of it."""
+    of = statement.definition
+    if of is None or of.kind != "TYPE":
+        return f"{statement.comment}{statement.text};"
+    indented = statement.text.replace("\n", "\n        ")
+    return f"""\
+{statement.comment}DO $type$
 BEGIN
-    IF to_regtype('{SCHEMA}.{name}') IS NULL THEN
+    IF to_regtype('{SCHEMA}.{of.name}') IS NULL THEN
         {indented};
     END IF;
 END
 $type$;"""
-    again = {"INDEX": r"CREATE INDEX IF NOT EXISTS ", "SEQUENCE": "CREATE SEQUENCE IF NOT EXISTS "}
-    plainly = rf"^CREATE (OR REPLACE )?{kind} (IF NOT EXISTS )?"
-    return re.sub(plainly, again.get(kind, f"CREATE OR REPLACE {kind} "), statement, count=1, flags=re.MULTILINE) + ";"
 
 
-def _comments(objects: Objects) -> list[str]:
-    marked = f"-- By this it is known again.\nCOMMENT ON SEQUENCE {SCHEMA}.{MARKED} IS '{_mark(objects)}';"
-    return [*(f"{comment};" for comment in objects.comments.values()), marked]
+def _marked(made: Sequence[Statement]) -> str:
+    return f"-- By this it is known again.\nCOMMENT ON SEQUENCE {SCHEMA}.{MARKED} IS '{_mark(made)}';"
 
 
-def _closed(objects: Objects) -> str:
-    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
+def _closed(made: Sequence[Statement]) -> str:
+    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in _of(made, "FUNCTION"))
     return (
         "-- Functions are executable by everyone until that is revoked.\n"
         f"REVOKE ALL ON FUNCTION\n    {functions}\nFROM public;"
@@ -166,40 +159,41 @@ def _closed(objects: Objects) -> str:
 
 def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """What is granted, as the lab's own roles have it, and to which role."""
-    given = re.findall(
-        rf"(GRANT (?:EXECUTE|SELECT) ON\s[^;]*?)\s+TO {SCHEMA}_(\w+);", ROLES.read_text(encoding="utf-8")
-    )
+    blocks = statements(ROLES.read_text(encoding="utf-8"))
+    # They stand in branches: IF the role is here THEN GRANT … TO it.
+    said = [onward(inner.text, "GRANT") for block in blocks for inner in statements(body(block.text))]
+    given = [(right, to) for right, _, to in (grant.rpartition(" TO ") for grant in said) if right]
     for kind, chosen in roles.items():
         for role in chosen:
             yield f"GRANT USAGE ON SCHEMA {SCHEMA}", role
-            yield from ((" ".join(right.split()), role) for right, to in given if to == kind)
+            yield from ((right, role) for right, to in given if to == f"{SCHEMA}_{kind}")
 
 
 def _alerts() -> str:
     return "\n\n".join(
-        f"{comment}{statement};"
-        for comment, statement in statements(ALERTS.read_text(encoding="utf-8"))
-        if statement.startswith("SELECT")
+        f"{statement.comment}{statement.text};"
+        for statement in statements(ALERTS.read_text(encoding="utf-8"))
+        if statement.begins("SELECT")
     )
 
 
-def _uninstall(objects: Objects) -> str:
-    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in objects.of("FUNCTION"))
+def _uninstall(made: Sequence[Statement]) -> str:
+    functions = ",\n    ".join(f"{SCHEMA}.{name}" for name in _of(made, "FUNCTION"))
     lines = [
         f"""\
 BEGIN;
 DO $guard$
 BEGIN
-    IF obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class') IS DISTINCT FROM '{_mark(objects)}' THEN
+    IF obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class') IS DISTINCT FROM '{_mark(made)}' THEN
         RAISE EXCEPTION 'what this file installs is not in schema {SCHEMA}; nothing was dropped';
     END IF;
 END
 $guard$;""",
-        *(f"DROP VIEW IF EXISTS {SCHEMA}.{name};" for name in objects.of("VIEW")),
+        *(f"DROP VIEW IF EXISTS {SCHEMA}.{name};" for name in _of(made, "VIEW")),
         f"DROP FUNCTION IF EXISTS\n    {functions};",
-        *(f"DROP TYPE IF EXISTS {SCHEMA}.{name};" for name in objects.of("TYPE")),
-        *(f"DROP TABLE IF EXISTS {SCHEMA}.{name};" for name in objects.tables),
-        *(f"DROP SEQUENCE IF EXISTS {SCHEMA}.{name};" for name in objects.of("SEQUENCE")),
+        *(f"DROP TYPE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "TYPE")),
+        *(f"DROP TABLE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "TABLE")),
+        *(f"DROP SEQUENCE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "SEQUENCE")),
         f"""\
 DO $schema$
 BEGIN

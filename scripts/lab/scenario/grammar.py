@@ -21,8 +21,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sqlparse
-
+from lab.base import sql_text
 from lab.base.errors import ScenarioError
 from lab.base.language import Text
 
@@ -234,7 +233,7 @@ class _Parser:
         return blocks
 
     def statements(self, block: _Block) -> tuple[str, ...]:
-        return tuple(sqlparse.split(block.statement))
+        return tuple(f"{each.text};" for each in sql_text.statements(block.statement))
 
     def no_sql(self, block: _Block) -> None:
         if block.sql:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lab.base import config
 from lab.base.errors import LabError
+from lab.scenario import transcript
 from lab.scenario.grammar import Scenario, Step
 from lab.server.psql import libpq_environment
 from lab.server.session import SessionPins
@@ -37,7 +38,7 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
     """Let isolationtester play the scenario, whose state must have been built; returns what it printed.
 
     `limit_seconds` is how long it lets a step go on before it cancels it. The lines of the empty `ends` steps are dropped,
-    from the header and from the body. Raises LabError if it cannot be run.
+    from the header and from the body, and moments of the clock are written as <clock>. Raises LabError if it cannot be run.
     """
     library = next((folder for folder in isolationtester.parents if folder.name == "lib"), None)
     pins = SessionPins(english=True)
@@ -65,7 +66,7 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
                 input=specification(scenario),
                 env=environment,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 timeout=10 * limit_seconds,
                 check=False,
             )
@@ -74,7 +75,7 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
                 connection.execute(statement.encode())
     if done.returncode != 0:
         raise LabError(f"isolationtester could not play {scenario.name}: {done.stderr.strip() or done.stdout.strip()}")
-    return _without_ends(done.stdout)
+    return transcript.without_clock(_without_ends(done.stdout))
 
 
 def _without_ends(output: str) -> str:

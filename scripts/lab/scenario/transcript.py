@@ -15,6 +15,10 @@ from psycopg import errors
 
 from lab.scenario.result import Event, Notice, Play, StepRun
 
+# A moment of the clock: it has a fraction of a second, which the moments that a scenario states have not.
+CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}\+00")
+PRINTED_TABLE = re.compile(r"^(?P<head>.*)\n[-+]+\n(?P<rows>(?:(?!\(\d+ row).*\n)*)\(\d+ rows?\)\n\n", re.MULTILINE)
+
 
 def golden(play: Play) -> str:
     """The transcript that is kept under data/expected."""
@@ -28,6 +32,11 @@ def referee(play: Play) -> str:
         f"Parsed test spec with {len(scenario.sessions)} sessions\n\n"
         f"starting permutation: {' '.join(step.name for step in scenario.steps)}\n"
     ) + _events(play, _server_error, _server_notice)
+
+
+def without_clock(printed: str) -> str:
+    """What isolationtester printed, with <clock> for each moment that was read from the clock, as `table` writes it."""
+    return PRINTED_TABLE.sub(_without_clock, printed)
 
 
 def difference(expected: str, seen: str) -> str:
@@ -49,10 +58,12 @@ def condition(sqlstate: str) -> str:
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
     """Columns and rows as libpq's PQprint writes them with header and alignment, which is what isolationtester calls.
 
-    PQprint counts bytes: a column with accents is narrower on the screen than its rule of dashes.
+    PQprint counts bytes: a column with accents is narrower on the screen than its rule of dashes. A moment that was read from
+    the clock is another one in every play, so it is written as <clock>.
     """
     if not columns:
         return ""
+    rows = [tuple(CLOCK.sub("<clock>", value) if value else value for value in row) for row in rows]
     numeric = [all(_looks_numeric(value) for row in rows if (value := row[column])) for column in range(len(columns))]
     widths = [
         max(_width(name), *(_width(row[column] or "") for row in rows)) if rows else _width(name)
@@ -65,6 +76,15 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
 
     count = f"({len(rows)} row{'' if len(rows) == 1 else 's'})"
     return "\n".join([line(columns), "+".join("-" * width for width in widths), *map(line, rows), count, "", ""])
+
+
+def _without_clock(found: re.Match[str]) -> str:
+    if not CLOCK.search(found["rows"]):
+        return found[0]
+    columns, *rows = (
+        [cell.strip() for cell in line.split("|")] for line in (found["head"], *found["rows"].splitlines())
+    )
+    return table(columns, rows)
 
 
 def _width(text: str) -> int:

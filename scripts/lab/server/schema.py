@@ -19,7 +19,8 @@ def numbered_scripts() -> list[Path]:
 
 def upgrades() -> list[Path]:
     """The numbered scripts that move the schema to a state of their own, 01 included; the others are steps to watch."""
-    moves = [(script, f"IS 'queue lab, state {script.name[:2]}'") for script in numbered_scripts()]
+    comment = f"\nCOMMENT ON SCHEMA {SCHEMA} IS 'queue lab, state "
+    moves = [(script, f"{comment}{script.name[:2]}'") for script in numbered_scripts()]
     return [script for script, mark in moves if mark in script.read_text(encoding="utf-8")]
 
 

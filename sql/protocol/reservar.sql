@@ -1,0 +1,181 @@
+-- The one place that mints tokens and opens an attempt.
+CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    token_reserva BIGINT,
+    versao BIGINT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    chave_operacao TEXT,
+    etapa TEXT,
+    referencia_externa TEXT,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+    v_escolhidos BIGINT[];
+BEGIN
+    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    IF p_inquilino IS NULL THEN
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    ELSE
+        v_escolhidos := ARRAY(
+            SELECT documento_id
+            FROM fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR UPDATE SKIP LOCKED
+            LIMIT p_lote
+        );
+    END IF;
+    IF cardinality(v_escolhidos) = 0 THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'processando',
+        tentativas = fila.tentativas + 1,
+        versao = fila.versao + 1,
+        token_reserva = nextval('token_reserva_seq'),
+        worker_id = p_worker,
+        reservado_ate = v_agora + p_prazo,
+        iniciado_em = v_agora,
+        concluido_em = NULL,
+        ultimo_erro = NULL,
+        categoria_erro = NULL
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    -- @audit
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos);
+    RETURN QUERY
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.chave,
+        fila.token_reserva,
+        fila.versao,
+        fila.tentativas,
+        fila.reservado_ate,
+        fila.chave_operacao,
+        fila.etapa,
+        fila.referencia_externa,
+        fila.conteudo_xml
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_escolhidos)
+    ORDER BY fila.disponivel_em, fila.documento_id;
+END
+$$;
+
+COMMENT ON FUNCTION sql_semana_12.reservar IS
+'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation '
+'and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
+
+-- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
+-- scripts' older editions from it, and adds to it what a new lesson changes.
+-- @lesson 09
+-- @@
+-- +    chave_operacao TEXT,
+-- +    etapa TEXT,
+-- +    referencia_externa TEXT,
+-- @@
+-- +        fila.chave_operacao,
+-- +        fila.etapa,
+-- +        fila.referencia_externa,
+-- @lesson 08
+-- @@
+-- -            WHERE status = 'pendente'
+-- -            ORDER BY criado_em, documento_id
+-- +            WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
+-- +            ORDER BY disponivel_em, documento_id
+-- @@
+-- -            WHERE status = 'pendente' AND inquilino = p_inquilino
+-- -            ORDER BY criado_em, documento_id
+-- +            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
+-- +            ORDER BY disponivel_em, documento_id
+-- @@
+-- -        ultimo_erro = NULL
+-- +        ultimo_erro = NULL,
+-- +        categoria_erro = NULL
+-- @@
+-- -    ORDER BY fila.criado_em, fila.documento_id;
+-- +    ORDER BY fila.disponivel_em, fila.documento_id;
+-- @lesson 06
+-- @@
+-- +    token_reserva BIGINT,
+-- +    versao BIGINT,
+-- @@
+-- +    IF cardinality(v_escolhidos) = 0 THEN
+-- +        RETURN;
+-- +    END IF;
+-- @@
+-- +    UPDATE fila_documentos AS fila
+-- +    SET
+-- +        status = 'processando',
+-- +        tentativas = fila.tentativas + 1,
+-- +        versao = fila.versao + 1,
+-- +        token_reserva = nextval('token_reserva_seq'),
+-- +        worker_id = p_worker,
+-- +        reservado_ate = v_agora + p_prazo,
+-- +        iniciado_em = v_agora,
+-- +        concluido_em = NULL,
+-- +        ultimo_erro = NULL
+-- +    WHERE fila.documento_id = ANY(v_escolhidos);
+-- +    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+-- +    SELECT
+-- +        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
+-- +    FROM fila_documentos AS fila
+-- +    WHERE fila.documento_id = ANY(v_escolhidos);
+-- @@
+-- -    WITH reservados AS (
+-- -        UPDATE fila_documentos AS fila
+-- -        SET
+-- -            status = 'processando',
+-- -            tentativas = fila.tentativas + 1,
+-- -            worker_id = p_worker,
+-- -            reservado_ate = v_agora + p_prazo,
+-- -            iniciado_em = v_agora,
+-- -            concluido_em = NULL,
+-- -            ultimo_erro = NULL
+-- -        WHERE fila.documento_id = ANY(v_escolhidos)
+-- -        RETURNING fila.*
+-- -    )
+-- -
+-- -    SELECT documento_id, inquilino, chave, tentativas, reservado_ate, conteudo_xml
+-- -    FROM reservados
+-- -    ORDER BY criado_em, documento_id;
+-- +    SELECT
+-- +        fila.documento_id,
+-- +        fila.inquilino,
+-- +        fila.chave,
+-- +        fila.token_reserva,
+-- +        fila.versao,
+-- +        fila.tentativas,
+-- +        fila.reservado_ate,
+-- +        fila.conteudo_xml
+-- +    FROM fila_documentos AS fila
+-- +    WHERE fila.documento_id = ANY(v_escolhidos)
+-- +    ORDER BY fila.criado_em, fila.documento_id;
+-- @lesson 05

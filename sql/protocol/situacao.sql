@@ -1,0 +1,110 @@
+CREATE OR REPLACE VIEW sql_semana_12.situacao AS
+WITH hora AS MATERIALIZED (
+    SELECT sql_semana_12.relogio() AS agora
+)
+
+SELECT
+    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
+    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
+    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
+    count(*) FILTER (
+        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
+    ) AS orfaos,
+    count(*) FILTER (WHERE fila.status = 'pausado') AS pausados,
+    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
+    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
+    count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
+    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.tentativas > 0) AS repetindo,
+    max(hora.agora - fila.disponivel_em) FILTER (
+        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
+    ) AS maior_espera,
+    max(hora.agora - fila.reservado_ate) FILTER (
+        WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
+    ) AS maior_atraso,
+    max(
+        coalesce(
+            (
+                SELECT min(etapa.quando)
+                FROM sql_semana_12.auditoria AS etapa
+                WHERE
+                    etapa.documento_id = fila.documento_id
+                    AND etapa.token_reserva = fila.token_reserva
+                    AND etapa.de = etapa.para
+            ),
+            hora.agora
+        ) - fila.iniciado_em
+    ) FILTER (
+        WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora
+    ) AS maior_demora_para_iniciar,
+    coalesce(sum(fila.renovacoes), 0) AS renovacoes,
+    (
+        SELECT count(*)
+        FROM sql_semana_12.auditoria AS queda
+        WHERE queda.categoria_erro = 'queda'
+    ) AS recuperacoes
+FROM sql_semana_12.fila_documentos AS fila
+CROSS JOIN hora;
+
+COMMENT ON VIEW sql_semana_12.situacao IS
+'One row: how many documents are due, put off, in work, orphaned (late), paused, for people, failed, finished; how many of those '
+'that wait had an attempt; how long the first due one waits, how late the latest orphan is, how long one in work took or has '
+'been taking from its claim to its first stage; how many renewals and take-overs there were.';
+
+-- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
+-- scripts' older editions from it, and adds to it what a new lesson changes.
+-- @lesson 10
+-- @@
+-- +    count(*) FILTER (WHERE fila.status = 'pausado') AS pausados,
+-- +    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
+-- +    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
+-- @@
+-- -    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
+-- -    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
+-- +    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.tentativas > 0) AS repetindo,
+-- @@
+-- -    ) AS maior_atraso
+-- +    ) AS maior_atraso,
+-- +    max(
+-- +        coalesce(
+-- +            (
+-- +                SELECT min(etapa.quando)
+-- +                FROM sql_semana_12.auditoria AS etapa
+-- +                WHERE
+-- +                    etapa.documento_id = fila.documento_id
+-- +                    AND etapa.token_reserva = fila.token_reserva
+-- +                    AND etapa.de = etapa.para
+-- +            ),
+-- +            hora.agora
+-- +        ) - fila.iniciado_em
+-- +    ) FILTER (
+-- +        WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora
+-- +    ) AS maior_demora_para_iniciar,
+-- +    coalesce(sum(fila.renovacoes), 0) AS renovacoes,
+-- +    (
+-- +        SELECT count(*)
+-- +        FROM sql_semana_12.auditoria AS queda
+-- +        WHERE queda.categoria_erro = 'queda'
+-- +    ) AS recuperacoes
+-- @lesson 09
+-- @@
+-- -    count(*) FILTER (WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora) AS orfaos,
+-- +    count(*) FILTER (
+-- +        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
+-- +    ) AS orfaos,
+-- @@
+-- +    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
+-- @lesson 08
+-- @@
+-- -    count(*) FILTER (WHERE fila.status = 'pendente') AS aguardando,
+-- +    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
+-- +    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
+-- @@
+-- -    count(*) FILTER (
+-- -        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
+-- -    ) AS orfaos,
+-- +    count(*) FILTER (WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora) AS orfaos,
+-- @@
+-- +    max(hora.agora - fila.disponivel_em) FILTER (
+-- +        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
+-- +    ) AS maior_espera,
+-- @lesson 05

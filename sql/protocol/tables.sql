@@ -1,0 +1,67 @@
+-- The protocol as it is today, all of it in this folder: the queue and its audit here, types.sql, indexes.sql, then one file for each
+-- function and view. Made in this order: types, tables, indexes, functions, views. Who may call what: sql/roles.sql.
+--
+-- A file of a function ends with its history, from which the editions in the numbered scripts come; those scripts lead a queue
+-- that has documents from one lesson to the next.
+
+-- A sequence never gives a number back: not on rollback, not to another document, and not after a crash as long as claims commit
+-- synchronously (synchronous_commit on, as it is unless it was turned off).
+CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
+
+CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
+    documento_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    chave TEXT NOT NULL UNIQUE,
+    nome_arquivo TEXT NOT NULL,
+    conteudo_xml XML NOT NULL,
+    status TEXT NOT NULL DEFAULT 'pendente',
+    tentativas INTEGER NOT NULL DEFAULT 0 CHECK (tentativas >= 0),
+    worker_id TEXT,
+    criado_em TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    iniciado_em TIMESTAMPTZ,
+    concluido_em TIMESTAMPTZ,
+    ultimo_erro TEXT,
+    inquilino TEXT NOT NULL DEFAULT 'padrao',
+    reservado_ate TIMESTAMPTZ,
+    token_reserva BIGINT,
+    versao BIGINT NOT NULL DEFAULT 0,
+    -- No default: enfileirar reads the clock.
+    disponivel_em TIMESTAMPTZ NOT NULL,
+    max_tentativas INTEGER NOT NULL DEFAULT 5 CHECK (max_tentativas > 0),
+    categoria_erro TEXT CHECK (
+        categoria_erro IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda')
+    ),
+    chave_operacao TEXT UNIQUE NOT NULL,
+    etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
+        etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
+    ),
+    referencia_externa TEXT,
+    -- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact.
+    renovacoes INTEGER NOT NULL DEFAULT 0,
+    -- The slash ends the tenant's name in chave_operacao, so that two tenants never meet in one.
+    CONSTRAINT fila_documentos_inquilino_check CHECK (inquilino NOT LIKE '%/%'),
+    CONSTRAINT fila_documentos_status_check CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado'))
+);
+
+COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
+'How often the lease of this document was renewed, in all attempts.';
+
+CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
+    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY,
+    inquilino TEXT NOT NULL,
+    documento_id BIGINT NOT NULL,
+    versao BIGINT NOT NULL,
+    de TEXT NOT NULL,
+    para TEXT NOT NULL,
+    token_reserva BIGINT,
+    quem TEXT NOT NULL,
+    por_que TEXT NOT NULL,
+    quando TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (documento_id, versao),
+    -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
+    categoria_erro TEXT
+);
+
+COMMENT ON TABLE sql_semana_12.auditoria IS
+'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
+COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
+'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';

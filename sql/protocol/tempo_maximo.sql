@@ -1,0 +1,18 @@
+-- Replace it to set another maximum.
+CREATE OR REPLACE FUNCTION sql_semana_12.tempo_maximo()
+RETURNS INTERVAL
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN INTERVAL '15 minutes';
+END
+$$;
+
+COMMENT ON FUNCTION sql_semana_12.tempo_maximo IS
+'How long one attempt may run, renewals included.';
+
+-- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
+-- scripts' older editions from it, and adds to it what a new lesson changes.
+-- @lesson 07

@@ -1,0 +1,54 @@
+-- The guard of the operators' commands: the document is as they saw it, in a state the command is for, and in no live worker's
+-- hands. Gives it back, locked; null if the guard does not let it pass.
+CREATE OR REPLACE FUNCTION sql_semana_12.travar_para_operador(
+    p_documento BIGINT, p_versao BIGINT, p_de TEXT[], p_quem TEXT, p_motivo TEXT, p_inquilino TEXT
+)
+RETURNS sql_semana_12.posse
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse;
+    v_reservado_ate TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_motivo(p_motivo);
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.status,
+        fila.versao,
+        fila.token_reserva,
+        fila.worker_id,
+        fila.tentativas,
+        fila.iniciado_em,
+        fila.max_tentativas,
+        fila.etapa,
+        fila.referencia_externa
+    INTO v_posse
+    FROM fila_documentos AS fila
+    WHERE
+        fila.documento_id = p_documento
+        AND fila.versao = p_versao
+        AND fila.status = ANY(p_de)
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    FOR NO KEY UPDATE;
+    IF v_posse.status = 'processando' THEN
+        -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
+        SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
+        IF v_reservado_ate >= relogio() THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN v_posse;
+END
+$$;
+
+COMMENT ON FUNCTION sql_semana_12.travar_para_operador IS
+'Locks the document and gives it back if it is as the operator saw it and in no live worker''s hands, else null; the one guard '
+'of the operators.';
+
+-- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
+-- scripts' older editions from it, and adds to it what a new lesson changes.
+-- @lesson 10

@@ -1,0 +1,665 @@
+-- without: take one defence out of the lab's protocol, and put it back at the second call. Generated: ./lab generate
+--
+-- Needs  sql/all.sql
+-- Run    psql -X -v without=token -f sql/without.sql          (one of: etapa linhas reserva token)
+-- See    what is off now; the scenarios by hand (./lab walk) then show what that defence is worth.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET "lab.de" = '10';
+SET "lab.para" = '99';
+\ir require_state.sql
+
+\if :{?without}
+\else
+\set without ''
+\endif
+SELECT :'without' = ANY('{etapa,linhas,reserva,token}') AS conhecida
+\gset
+\if :conhecida
+\else
+\echo 'Which one? psql -X -v without=NAME -f sql/without.sql, with one of: etapa linhas reserva token'
+\quit
+\endif
+
+SELECT
+    :'without' = 'etapa' AS esta,
+    (
+        SELECT count(*) > 0
+        FROM pg_proc
+        WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE AND prosrc LIKE '%-- without etapa%'
+    ) AS desligada
+\gset
+\if :esta
+\if :desligada
+
+CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
+    p_posse sql_semana_12.posse,
+    p_para TEXT,
+    p_quem TEXT,
+    p_por_que TEXT,
+    p_erro TEXT,
+    p_agora TIMESTAMPTZ,
+    p_categoria TEXT DEFAULT NULL,
+    p_disponivel_em TIMESTAMPTZ DEFAULT NULL
+)
+RETURNS BIGINT
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    UPDATE fila_documentos
+    SET
+        status = p_para,
+        versao = p_posse.versao + 1,
+        token_reserva = NULL, -- void, so that nobody may act under it any more
+        worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
+        reservado_ate = NULL,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
+        disponivel_em = coalesce(p_disponivel_em, disponivel_em),
+        etapa = p_posse.etapa,
+        referencia_externa = p_posse.referencia_externa
+    WHERE documento_id = p_posse.documento_id;
+    INSERT INTO auditoria (
+        inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
+    )
+    VALUES (
+        p_posse.inquilino,
+        p_posse.documento_id,
+        p_posse.versao + 1,
+        p_posse.status,
+        p_para,
+        p_posse.token_reserva,
+        p_quem,
+        resumir(p_por_que),
+        p_agora,
+        CASE WHEN p_posse.status = 'processando' THEN p_categoria END
+    );
+    RETURN p_posse.versao + 1;
+END
+$$;
+
+\echo 'etapa is on again.'
+\else
+
+CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
+    p_posse sql_semana_12.posse,
+    p_para TEXT,
+    p_quem TEXT,
+    p_por_que TEXT,
+    p_erro TEXT,
+    p_agora TIMESTAMPTZ,
+    p_categoria TEXT DEFAULT NULL,
+    p_disponivel_em TIMESTAMPTZ DEFAULT NULL
+)
+RETURNS BIGINT
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$ -- without etapa
+BEGIN
+    UPDATE fila_documentos
+    SET
+        status = p_para,
+        versao = p_posse.versao + 1,
+        token_reserva = NULL, -- void, so that nobody may act under it any more
+        worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
+        reservado_ate = NULL,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
+        disponivel_em = coalesce(p_disponivel_em, disponivel_em),
+        etapa = CASE WHEN p_para = 'pendente' THEN 'nao_chamado' ELSE p_posse.etapa END,
+        referencia_externa = p_posse.referencia_externa
+    WHERE documento_id = p_posse.documento_id;
+    INSERT INTO auditoria (
+        inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
+    )
+    VALUES (
+        p_posse.inquilino,
+        p_posse.documento_id,
+        p_posse.versao + 1,
+        p_posse.status,
+        p_para,
+        p_posse.token_reserva,
+        p_quem,
+        resumir(p_por_que),
+        p_agora,
+        CASE WHEN p_posse.status = 'processando' THEN p_categoria END
+    );
+    RETURN p_posse.versao + 1;
+END
+$$;
+
+\echo 'etapa is off. The same command puts it back.'
+\endif
+\endif
+
+SELECT
+    :'without' = 'linhas' AS esta,
+    (
+        SELECT count(*) > 0
+        FROM pg_proc
+        WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE AND prosrc LIKE '%-- without linhas%'
+    ) AS desligada
+\gset
+\if :esta
+\if :desligada
+
+CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
+    p_documento BIGINT,
+    p_token BIGINT,
+    p_etapa TEXT,
+    p_referencia TEXT DEFAULT NULL,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
+        ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
+        ('nao_chamado', 'desconhecido'),
+        ('desconhecido', 'desconhecido'),
+        ('desconhecido', 'nao_chamado'),
+        ('desconhecido', 'obtido'),
+        ('obtido', 'obtido'),
+        ('obtido', 'confirmando'),
+        ('confirmando', 'confirmando')
+    ) THEN
+        RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, left(p_etapa, 50)
+            USING ERRCODE = '22023';
+    END IF;
+    IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
+        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+    END IF;
+    IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
+            USING ERRCODE = '22023';
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    VALUES (
+        v_posse.inquilino,
+        p_documento,
+        v_posse.versao + 1,
+        v_posse.status,
+        v_posse.status,
+        p_token,
+        v_posse.worker_id,
+        'etapa ' || p_etapa,
+        v_agora
+    );
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        etapa = p_etapa,
+        referencia_externa = coalesce(p_referencia, fila.referencia_externa),
+        versao = fila.versao + 1
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.etapa, fila.versao;
+END
+$$;
+
+\echo 'linhas is on again.'
+\else
+
+CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
+    p_documento BIGINT,
+    p_token BIGINT,
+    p_etapa TEXT,
+    p_referencia TEXT DEFAULT NULL,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$ -- without linhas
+#variable_conflict use_column
+DECLARE
+    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_agora TIMESTAMPTZ;
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT; RETURN;
+    END IF;
+    IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
+        ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
+        ('nao_chamado', 'desconhecido'),
+        ('desconhecido', 'desconhecido'),
+        ('desconhecido', 'nao_chamado'),
+        ('desconhecido', 'obtido'),
+        ('obtido', 'obtido'),
+        ('obtido', 'confirmando'),
+        ('confirmando', 'confirmando')
+    ) THEN
+        RAISE EXCEPTION 'document %: from stage % it does not go to %', p_documento, v_posse.etapa, left(p_etapa, 50)
+            USING ERRCODE = '22023';
+    END IF;
+    IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
+        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+    END IF;
+    IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
+            USING ERRCODE = '22023';
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    VALUES (
+        v_posse.inquilino,
+        p_documento,
+        v_posse.versao + 1,
+        v_posse.status,
+        v_posse.status,
+        p_token,
+        v_posse.worker_id,
+        'etapa ' || p_etapa,
+        v_agora
+    );
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        etapa = p_etapa,
+        referencia_externa = coalesce(p_referencia, fila.referencia_externa),
+        versao = fila.versao + 1
+    WHERE fila.documento_id = p_documento
+    RETURNING fila.documento_id, fila.etapa, fila.versao;
+END
+$$;
+
+\echo 'linhas is off. The same command puts it back.'
+\endif
+\endif
+
+SELECT
+    :'without' = 'reserva' AS esta,
+    (
+        SELECT count(*) > 0
+        FROM pg_proc
+        WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE AND prosrc LIKE '%-- without reserva%'
+    ) AS desligada
+\gset
+\if :esta
+\if :desligada
+
+CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
+    p_quem TEXT,
+    p_motivo TEXT DEFAULT 'reserva vencida',
+    p_limite INTEGER DEFAULT 100,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT, etapa TEXT
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+    v_posse posse;
+    v_disponivel_em TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_motivo(p_motivo);
+    FOR v_posse IN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa
+        FROM fila_documentos AS fila
+        WHERE
+            fila.status = 'processando'
+            AND coalesce(fila.reservado_ate, '-infinity') < v_agora
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        documento_id := v_posse.documento_id;
+        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
+        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        tentativas := v_posse.tentativas;
+        worker_anterior := v_posse.worker_id;
+        etapa := v_posse.etapa;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+\echo 'reserva is on again.'
+\else
+
+CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
+    p_quem TEXT,
+    p_motivo TEXT DEFAULT 'reserva vencida',
+    p_limite INTEGER DEFAULT 100,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT, etapa TEXT
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$ -- without reserva
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ := relogio();
+    v_posse posse;
+    v_disponivel_em TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_quem(p_quem);
+    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM exigir_motivo(p_motivo);
+    FOR v_posse IN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa
+        FROM fila_documentos AS fila
+        WHERE
+            fila.status = 'processando'
+            AND FALSE
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        documento_id := v_posse.documento_id;
+        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
+        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        tentativas := v_posse.tentativas;
+        worker_anterior := v_posse.worker_id;
+        etapa := v_posse.etapa;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+\echo 'reserva is off. The same command puts it back.'
+\endif
+\endif
+
+SELECT
+    :'without' = 'token' AS esta,
+    (
+        SELECT count(*) > 0
+        FROM pg_proc
+        WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE AND prosrc LIKE '%-- without token%'
+    ) AS desligada
+\gset
+\if :esta
+\if :desligada
+
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
+    p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[] DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_travados BIGINT[];
+    v_sem_resultado BIGINT;
+    v_outro_resultado BIGINT;
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    SELECT
+        array_agg(documento_id),
+        min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
+        min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
+    INTO v_travados, v_sem_resultado, v_outro_resultado
+    FROM (
+        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
+        CROSS JOIN fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.status = 'processando'
+            AND fila.token_reserva = p_token
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        FOR NO KEY UPDATE OF fila
+    ) AS travado;
+    IF v_sem_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
+            USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencias, or use conciliar.';
+    END IF;
+    IF v_outro_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: its p_referencia must be the reference that is known already, and no other', v_outro_resultado
+            USING ERRCODE = '22023';
+    END IF;
+    IF v_travados IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino,
+        fila.documento_id,
+        fila.versao + 1,
+        fila.status,
+        'concluido',
+        fila.token_reserva,
+        fila.worker_id,
+        'conclusao',
+        v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_travados);
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'concluido',
+        versao = fila.versao + 1,
+        token_reserva = NULL,
+        reservado_ate = NULL,
+        concluido_em = v_agora,
+        ultimo_erro = NULL,
+        categoria_erro = NULL,
+        etapa = CASE
+            WHEN
+                fila.etapa <> 'confirmando'
+                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
+                THEN 'obtido' -- the reference says so
+            ELSE fila.etapa
+        END,
+        referencia_externa = coalesce(
+            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
+        )
+    WHERE fila.documento_id = ANY(v_travados)
+    RETURNING fila.documento_id, fila.status, fila.versao;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
+RETURNS sql_semana_12.posse
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse posse;
+BEGIN
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.status,
+        fila.versao,
+        fila.token_reserva,
+        fila.worker_id,
+        fila.tentativas,
+        fila.iniciado_em,
+        fila.max_tentativas,
+        fila.etapa,
+        fila.referencia_externa
+    INTO v_posse
+    FROM fila_documentos AS fila
+    WHERE
+        fila.documento_id = p_documento
+        AND fila.status = 'processando'
+        AND fila.token_reserva = p_token
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    FOR NO KEY UPDATE;
+    RETURN v_posse;
+END
+$$;
+
+\echo 'token is on again.'
+\else
+
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
+    p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[] DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = sql_semana_12, pg_temp
+AS $$ -- without token
+#variable_conflict use_column
+DECLARE
+    v_travados BIGINT[];
+    v_sem_resultado BIGINT;
+    v_outro_resultado BIGINT;
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    SELECT
+        array_agg(documento_id),
+        min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
+        min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
+    INTO v_travados, v_sem_resultado, v_outro_resultado
+    FROM (
+        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
+        CROSS JOIN fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.status = 'processando'
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        FOR NO KEY UPDATE OF fila
+    ) AS travado;
+    IF v_sem_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
+            USING ERRCODE = '55000', HINT = 'Ask the receiver by chave_operacao, then finish with p_referencias, or use conciliar.';
+    END IF;
+    IF v_outro_resultado IS NOT NULL THEN
+        RAISE EXCEPTION 'document %: its p_referencia must be the reference that is known already, and no other', v_outro_resultado
+            USING ERRCODE = '22023';
+    END IF;
+    IF v_travados IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := relogio();
+    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    SELECT
+        fila.inquilino,
+        fila.documento_id,
+        fila.versao + 1,
+        fila.status,
+        'concluido',
+        fila.token_reserva,
+        fila.worker_id,
+        'conclusao',
+        v_agora
+    FROM fila_documentos AS fila
+    WHERE fila.documento_id = ANY(v_travados);
+    RETURN QUERY
+    UPDATE fila_documentos AS fila
+    SET
+        status = 'concluido',
+        versao = fila.versao + 1,
+        token_reserva = NULL,
+        reservado_ate = NULL,
+        concluido_em = v_agora,
+        ultimo_erro = NULL,
+        categoria_erro = NULL,
+        etapa = CASE
+            WHEN
+                fila.etapa <> 'confirmando'
+                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
+                THEN 'obtido' -- the reference says so
+            ELSE fila.etapa
+        END,
+        referencia_externa = coalesce(
+            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
+        )
+    WHERE fila.documento_id = ANY(v_travados)
+    RETURNING fila.documento_id, fila.status, fila.versao;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
+RETURNS sql_semana_12.posse
+LANGUAGE plpgsql
+SET search_path = sql_semana_12, pg_temp
+AS $$ -- without token
+#variable_conflict use_column
+DECLARE
+    v_posse posse;
+BEGIN
+    SELECT
+        fila.documento_id,
+        fila.inquilino,
+        fila.status,
+        fila.versao,
+        fila.token_reserva,
+        fila.worker_id,
+        fila.tentativas,
+        fila.iniciado_em,
+        fila.max_tentativas,
+        fila.etapa,
+        fila.referencia_externa
+    INTO v_posse
+    FROM fila_documentos AS fila
+    WHERE
+        fila.documento_id = p_documento
+        AND fila.status = 'processando'
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    FOR NO KEY UPDATE;
+    RETURN v_posse;
+END
+$$;
+
+\echo 'token is off. The same command puts it back.'
+\endif
+\endif
