@@ -1,4 +1,4 @@
-"""The tour: the episode's story in under ten seconds, every figure of it observed as it is told."""
+"""The tour: the episode's story in under ten seconds, every figure of it observed as it is told; ✓ stands at each check."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Tour:
         count, first, last = row
         self.line(
             say(
-                f"{count} documents pending: {first} … {last}. Two workers, A and B.",
-                f"{count} documentos pendentes: {first} … {last}. Dois workers, A e B.",
+                f"{count} documents (the jobs) pending: {first} … {last}. Two workers, A and B.",
+                f"{count} documentos pendentes na fila: {first} … {last}. Dois workers, A e B.",
             )
         )
 
@@ -63,54 +63,66 @@ class Tour:
             play = self.play("02_lock_timeout", seen)
         asks, pending = play["b_asks"], int(play["b_counts"].value or 0)
         others = pending - len(play["a_takes"].rows)
-        self.check(asks.sqlstate == "55P03" and asks.waited_for == ("A",) and WAIT_SECONDS - 0.05 <= asks.seconds < 4)
-        self.check(others == 3)
-        got = asks.value or say("none", "nenhum")
+        self.check(_timed_out(asks))  # its line has been told as the wait ended
         self.session(
             "B",
-            f"{got}: {_error(asks)}    " + say(f"{others} others were pending", f"outros {others} estavam pendentes"),
+            say(
+                f"{_got(asks)}: {_error(asks)}    {others} others were pending",
+                f"{_got(asks)}: {_error(asks)}    outros {others} estavam pendentes",
+            ),
+            self.check(others == 3),
         )
 
     def skip_locked_passes(self) -> None:
         self.heading(2, "SELECT … FOR UPDATE SKIP LOCKED LIMIT 1")
         play = self.play("03_passes")
         asks = play["b_asks"]
-        self.check(asks.value == "2" and asks.seconds < 1)
         self.session("A", _got(play["a_takes"]))
-        self.session("B", f"{_got(asks)}".ljust(38) + f"{decimal(asks.seconds * 1000, 1)} ms")
+        self.session(
+            "B",
+            f"{_got(asks)}    {decimal(asks.seconds * 1000, 1)} ms",
+            self.check(asks.value == "2" and asks.seconds < 1),
+        )
 
     def zero_rows(self) -> None:
-        self.heading(3, say("A locks all four", "A bloqueia os quatro"))
+        self.heading(3, say("A locks all four", "O worker A bloqueia os quatro"))
         play = self.play("03_all_locked")
         rows, pending = len(play["b_asks"].rows), play["b_counts"].value
-        self.check(rows == 0 and pending == "4")
         self.session(
             "B",
             say(
                 f"SKIP LOCKED: {rows} rows    count(*): {pending} pending    not empty: locked",
                 f"SKIP LOCKED: {rows} linhas    count(*): {pending} pendentes    não está vazia: está bloqueada",
             ),
+            self.check(rows == 0 and pending == "4"),
         )
 
     def dead_worker(self) -> None:
-        self.heading(4, say("A commits its claim, then is killed", "A faz COMMIT da reserva e depois é morto"))
+        self.heading(4, say("A commits its claim, then is killed", "O worker A faz COMMIT da reserva e depois é morto"))
         play = self.play("04_dead_worker")
         locks, status, worker = play["c_looks"].rows[0]
         again = any(row[0] == play["a_claims"].value for row in play["b_asks"].rows)
-        self.check(locks == "0" and not again)
-        self.check(status == "processando")
         self.session(
             "A",
             say(
-                f"locks {locks}    status {status}, for {worker}, who is dead    offered again: {_yes(again)}",
-                f"bloqueios {locks}    status {status}, de {worker}, que morreu    oferecido de novo: {_yes(again)}",
+                f"locks held by A: {locks}    offered again: {_yes(again)}",
+                f"bloqueios de A: {locks}    oferecido de novo: {_yes(again)}",
             ),
+            self.check(locks == "0" and not again),
+        )
+        self.session(
+            "A",
+            say(
+                f"status: '{status}' (in work), by {worker}, which is dead",
+                f"status: '{status}', por {worker}, que está morto",
+            ),
+            self.check(status == "processando"),
         )
         self.line(
             "     "
             + say(
-                "SKIP LOCKED cannot help here: no lock is left to skip. Lessons 05 to 10 do.",
-                "Aqui o SKIP LOCKED não ajuda: não resta bloqueio a pular. As lições 05 a 10, sim.",
+                "SKIP LOCKED cannot help here: no lock is left to skip. Lessons 05–10 show what can.",
+                "Aqui o SKIP LOCKED não ajuda: não sobrou bloqueio para pular. Quem resolve são as lições 05 a 10.",
             )
         )
 
@@ -119,12 +131,8 @@ class Tour:
         self.line("")
         self.line(
             say(
-                f"Checks passed: {held}.  Next: ./lab step 02",
-                f"Verificações: {held}.  A seguir: ./lab step 02",
-            )
-            + say(
-                " · two psql windows: README · em português: LEIAME.md",
-                " · duas janelas do psql: LEIAME.md · in English: README",
+                f"Checks passed: {held}.  Next: ./lab step 02 · by hand in psql: ./lab walk 02 · em português: LEIAME.md",
+                f"Verificações: {held}.  A seguir: ./lab step 02 · à mão, no psql: ./lab walk 02",
             ),
             style="bold" if all(self.held) else "bold red",
         )
@@ -134,18 +142,20 @@ class Tour:
     def play(self, name: str, seen: _Seen | None = None) -> Play:
         result = self.stage.play(find_scenario(name), seen=seen)
         if not result.as_expected:
-            self.check(False)
-            self.line(result.why, style="red")
+            self.line(f"{_mark(self.check(False))}  {result.why}", style="red")
         return result.play
 
-    def check(self, holds: bool) -> None:
+    def check(self, holds: bool) -> bool:
         self.held.append(holds)
+        return holds
 
     def heading(self, number: int, text: str) -> None:
         self.line(f"{number}  {text}", style="bold")
 
-    def session(self, name: str, text: str) -> None:
-        self.line(Line.assemble("     ", (name, "bold cyan" if name == "A" else "bold magenta"), f"  {text}"))
+    def session(self, name: str, text: str, holds: bool | None = None) -> None:
+        """A line about one worker; with `holds` it is a check and is marked as one."""
+        style = "bold cyan" if name == "A" else "bold magenta"
+        self.line(Line.assemble(_mark(holds), " ", (name, style), f"  {text}"))
 
     def line(self, text: str | Line, style: str = "") -> None:
         self.console.print(text, style=style, highlight=False, soft_wrap=True)
@@ -160,7 +170,7 @@ class Tour:
             if run is None:
                 return
             if run.step.name == "a_takes":
-                self.session("A", _got(run) + say(", transaction left open", ", transação deixada aberta"))
+                self.session("A", _got(run) + say(", transaction left open", " e deixou a transação aberta"))
                 self.line(f"     {play.scenario.step('b_asks').prose}")
             elif run.step.name == "b_asks" and event.kind == "waiting":
                 bar.start(run)
@@ -190,7 +200,7 @@ class _Bar:
         with Live(console=self.console, transient=True, refresh_per_second=20) as live:
             tick = WAIT_SECONDS / BAR
             for length in range(1, BAR + 1):
-                live.update(self.line(length, run, ""))
+                live.update(self.line(length, run))
                 if self.over.wait(tick):
                     return
             self.over.wait()
@@ -202,18 +212,34 @@ class _Bar:
             self.thread = None
         if run is not None:
             length = min(BAR, max(1, round(BAR * run.seconds / WAIT_SECONDS)))
-            self.console.print(
-                self.line(length, run, f"{decimal(run.seconds, 2)} s".rjust(14)), highlight=False, soft_wrap=True
-            )
+            self.console.print(self.line(length, run, over=True), highlight=False, soft_wrap=True)
 
-    def line(self, length: int, run: StepRun, tail: str) -> Line:
-        whom = " ".join(run.waited_for)
+    def line(self, length: int, run: StepRun, over: bool = False) -> Line:
+        """The wait as it stands; when it is over, marked as a check and with its seconds."""
+        bar = ("#" * length).ljust(BAR)
+        whom, limit = " ".join(run.waited_for), f"{WAIT_SECONDS:.0f} s"
         waits = say(f"waits for {whom}", f"espera por {whom}")
-        return Line.assemble("     ", ("B", "bold magenta"), "  ", ("#" * length).ljust(BAR), f"  {waits}", tail)
+        until = say(f", until its lock_timeout of {limit}", f", até o seu lock_timeout de {limit}")
+        name = ("B", "bold magenta")
+        if not over:
+            return Line.assemble(_mark(None), " ", name, f"  {bar}  {waits}")
+        told = f"  {bar}  {waits}{until if _timed_out(run) else ''}    {decimal(run.seconds, 2)} s"
+        return Line.assemble(_mark(_timed_out(run)), " ", name, told)
+
+
+def _timed_out(run: StepRun) -> bool:
+    """Whether it waited for A, and until its lock_timeout cancelled it."""
+    return run.sqlstate == "55P03" and run.waited_for == ("A",) and WAIT_SECONDS - 0.05 <= run.seconds < 4
+
+
+def _mark(holds: bool | None) -> Line:
+    """What stands before a line: ✓ or ✗ before a check, nothing before any other."""
+    return Line("    ") if holds is None else Line("   ✓", "green") if holds else Line("   ✗", "bold red")
 
 
 def _got(run: StepRun) -> str:
-    return say("got ", "recebeu ") + (run.rows[0][1] or "" if run.rows else say("nothing", "nada"))
+    document = run.rows[0][1] if run.rows else None
+    return say(f"got {document or 'none'}", f"pegou a {document}" if document else "não pegou nenhum")
 
 
 def _error(run: StepRun) -> str:

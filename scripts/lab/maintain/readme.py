@@ -1,4 +1,4 @@
-"""Parts of README.md and LEIAME.md that are made from what the lab is and saw; cog puts them in, and a test compares."""
+"""Parts of README.md, LEIAME.md and docs/ that are made from what the lab is and saw; `lab generate` puts them in, a test compares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from lab.base import config, paths
+from lab.base.language import brazilian
 from lab.base.sql_text import without_comments
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
@@ -17,6 +18,14 @@ from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
 from lab.scenario.transcript import condition
 
+PRICES_PT = {
+    "the episode's claim (04)": "a reserva do episódio (04)",
+    "+ lease (05)": "+ prazo da reserva (05)",
+    "+ token and audit (06)": "+ token e auditoria (06)",
+    "all of it (10)": "tudo (10)",
+    "all but the audit": "tudo, menos a auditoria",
+    "all, finished with the next claim": "tudo, concluindo junto com a reserva seguinte",
+}
 LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
 
 
@@ -34,17 +43,19 @@ def lessons(language: str) -> str:
     return _table(heads[language], rows)
 
 
-def tour(language: str) -> str:
-    """The tour as it was recorded."""
+def tour(language: str, *steps: int) -> str:
+    """These steps of the tour as it was recorded, after the lines that it opens with."""
     text = (paths.OBSERVED / f"tour_{language}.txt").read_text(encoding="utf-8")
-    return f"```text\n{text.rstrip()}\n```"
+    opening, *told = re.split(r"^(?=\d  )", text.partition("\n\n")[0], flags=re.MULTILINE)
+    chosen = "".join(f"{told[step - 1].rstrip()}\n" for step in steps)
+    return f"```text\n{opening}{chosen}```"
 
 
-def truth_table(language: str) -> str:
-    """The truth table of lesson 06 as it was recorded: what a late write destroys, by the guard of the write."""
+def truth_table(language: str, *only: str) -> str:
+    """The truth table of lesson 06 as it was recorded: what a late write destroys, by its guard (only these, if any is named)."""
     heads = {
         "en": ("the write's guard", "the owner's finish after any other change"),
-        "pt": ("a guarda da escrita", "conclusão do dono depois de outra mudança qualquer"),
+        "pt": ("a condição do WHERE", "conclusão do dono depois de outra mudança qualquer"),
     }
     table = guards_tried.recorded()
     with config.changed(LAB_LANG=language):
@@ -54,17 +65,20 @@ def truth_table(language: str) -> str:
             + [_strong_unless("0", str(table.cell(guard.name, each.name).text)) for each in guards_tried.situations()]
             + [_strong_unless("1", str(table.owners[guard.name]))]
             for guard in guards_tried.guards()
+            if guard.name in only or not only
         ]
         return _table([first, *(str(each.shown) for each in guards_tried.situations()), last], rows)
 
 
-def defence_matrix(language: str) -> str:
-    """The defence matrix of lesson 09 as it was recorded: the documents damaged without each defence."""
+def defence_matrix(language: str, *only: str) -> str:
+    """The defence matrix of lesson 09 as it was recorded: documents damaged without each defence (only these, if any is named)."""
     heads = {"en": ("without", "when", "with it"), "pt": ("sem", "quando", "com ela")}
     matrix = ablation.recorded()
     with config.changed(LAB_LANG=language):
         rows = []
         for each in ablation.defences():
+            if only and each.name not in only:
+                continue
             row = matrix.row(each.name)
             damaged = [str(getattr(row.without_it, kind)) for kind, _ in ablation.kinds()]
             cells = [str(row.with_it.total), *damaged]
@@ -86,34 +100,48 @@ def servers(language: str) -> str:
     return _table(heads[language], rows)
 
 
-def rates() -> str:
+def rates(language: str) -> str:
     """Documents a second of the worker as a ratio to pgbench, by batch and number of workers, as `lab bench` recorded them."""
     seen = bench.recorded()
     clients = sorted({cell.clients for cell in seen.cells})
-    cells = {(cell.batch, cell.clients): str(cell.ratio) for cell in seen.cells}
+    cells = {(cell.batch, cell.clients): _number(language, str(cell.ratio)) for cell in seen.cells}
     rows = [
         [str(batch), *(cells[batch, number] for number in clients)] for batch in sorted({batch for batch, _ in cells})
     ]
     heads = [f"{number} worker{'s' if number > 1 else ''}" for number in clients]
-    return _table([f"batch (PostgreSQL {seen.server}, {seen.cores} cores, load {seen.busy:.1f})", *heads], rows)
+    batch, cores = {"en": ("batch", "cores, load"), "pt": ("lote", "núcleos, carga")}[language]
+    where = f"PostgreSQL {seen.server}, {seen.cores} {cores} " + _number(language, f"{seen.busy:.1f}")
+    return _table([f"{batch} ({where})", *heads], rows)
 
 
-def prices() -> str:
+def prices(language: str) -> str:
     """What claiming and finishing one document costs with each guarantee, as a ratio to the episode's statements, as recorded."""
+    heads = {
+        "en": ["claim and finish", "time", "time, not waiting for the disk", "WAL bytes a document", "fsyncs"],
+        "pt": ["reservar e concluir", "tempo", "tempo sem esperar pelo disco", "bytes de WAL por documento", "fsyncs"],
+    }
     rows = [
-        [each.name, str(each.time), str(each.in_memory), f"{each.wal:,.0f}", f"{each.fsyncs:.2f}"]
+        [
+            each.name if language == "en" else PRICES_PT[each.name],
+            *(_number(language, str(spread)) for spread in (each.time, each.in_memory)),
+            *(_number(language, figure) for figure in (f"{each.wal:,.0f}", f"{each.fsyncs:.2f}")),
+        ]
         for each in bench.recorded().prices
     ]
-    return _table(
-        ["claim and finish", "time", "time, not waiting for the disk", "WAL bytes a document", "fsyncs"], rows
-    )
+    return _table(heads[language], rows)
 
 
-def among() -> str:
+def among(language: str) -> str:
     """How much longer a claim takes among many pending documents, as recorded."""
-    few, many = PENDING
-    told = " and ".join(f"{each.ratio:.2f} times ({each.tenant} tenant)" for each in bench.recorded().among)
-    return f"A claim among {many:,} pending documents takes {told} as long as one among {few:,}."
+    few, many = (_number(language, f"{size:,}") for size in PENDING)
+    ratios = {each.tenant: _number(language, f"{each.ratio:.2f}") for each in bench.recorded().among}
+    if language == "pt":
+        return (
+            f"Entre {many} de documentos pendentes, uma reserva leva {ratios['any']} vez (qualquer inquilino) e"
+            f" {ratios['rare']} vez (inquilino raro) o tempo que leva entre {few}."
+        )
+    told = " and ".join(f"{ratio} times ({tenant} tenant)" for tenant, ratio in ratios.items())
+    return f"A claim among {many} pending documents takes {told} as long as one among {few}."
 
 
 def sqlstates(language: str) -> str:
@@ -163,6 +191,11 @@ def coverage(language: str) -> str:
 def _words(path: Path) -> list[str]:
     """The words of a script that are not in its comments."""
     return re.findall(r"\w+", without_comments(path.read_text(encoding="utf-8")))
+
+
+def _number(language: str, figures: str) -> str:
+    """Figures as they are written in this language: of `1,234 (0.5 to 2.0)` Portuguese makes `1.234 (0,5 a 2,0)`."""
+    return brazilian(figures).replace(" to ", " a ") if language == "pt" else figures
 
 
 def _strong_unless(good: str, cell: str) -> str:
