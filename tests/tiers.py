@@ -11,6 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "sample(n): in the quick tier run so many of the parameter sets, drawn by the seed"
     )
     config.addinivalue_line("markers", "thorough: run with --all only")
+    if hasattr(config, "workerinput"):  # one of several processes; the one that started them tells
+        config.option.seed = config.workerinput["seed"]
+        return
     if config.option.seed is None:
         config.option.seed = random.randrange(10_000)
-    if not hasattr(config, "workerinput"):  # with several processes, only the one that tells has something to tell
-        config.pluginmanager.register(Summary(config), "lab-summary")
+    config.pluginmanager.register(Summary(config), "lab-summary")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Every process draws the same samples."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
