@@ -9,8 +9,8 @@ PYTHON := $(VENV)/bin/python
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-ready: # the launcher's environment with all its parts, which `lab test` asks for
-	@./lab test --version
+ready: # the launcher's environment with the tests' and the linters' parts
+	@LAB_PARTS=house ./lab test --version
 
 check: lint test ## all that must be clean before a commit
 
@@ -21,14 +21,14 @@ lint: ready ## style and types of Python and SQL; the lock file in step with pyp
 	$(PYTHON) scripts/lint_sql.py lint sql
 	$(PYTHON) scripts/lock.py --check
 
-test: ## the tests
-	./lab test
+test: ## the tests, all of them
+	./lab test --all
 
 notebooks: ready ## run the notebooks again from their paired text, and keep the outputs and the picture
 	$(PYTHON) -P -m lab.notebook.build
 
-pages: ready ## the made parts of README.md and LEIAME.md
-	$(PYTHON) -m cogapp -r README.md LEIAME.md
+pages: ## all that is written from other files: scripts for two terminals, numbered SQL, pages
+	./lab generate
 
 record: ## record transcripts, psql scripts and observations, after showing what changed
 	./lab record

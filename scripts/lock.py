@@ -15,11 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
 LOCK = ROOT / "requirements.lock"
-# Each part is complete with the parts before it.
-PARTS: dict[str, list[str]] = {
-    "core": [],
-    "server": ["--extra", "server"],
-    "rest": ["--extra", "server", "--extra", "rest"],
+# Each part with those that it is complete with. What two parts need beside them stands in both.
+PARTS: dict[str, tuple[str, ...]] = {
+    "core": (),
+    "server": ("core",),
+    "notebook": ("core",),
+    "jupyter": ("core", "notebook"),
+    "test": ("core", "notebook"),
+    "house": ("core", "notebook", "test"),
 }
 # The lock says neither where it was made nor from where the libraries come: pip's own configuration knows that.
 SILENT = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
@@ -46,18 +49,19 @@ def versions(text: str) -> list[str]:
 def lock(*, upgrade: bool) -> str:
     """The text of the lock file; versions that it has already are kept unless they are to be upgraded."""
     kept = LOCK.read_text(encoding="utf-8") if LOCK.exists() and not upgrade else ""
-    entries = resolve(PARTS["rest"], kept)
-    text, written = [], set[str]()
-    for part, extras in PARTS.items():
+    entries = resolve(tuple(PARTS), kept)
+    whole = "".join(entries.values())
+    text = []
+    for part, below in PARTS.items():
         # Which libraries a part needs is asked of the part, their text is taken from the whole, whose markers serve all parts.
-        needed = resolve(extras, "".join(entries.values())).keys() - written
+        needed = resolve((*below, part), whole).keys() - (resolve(below, whole).keys() if below else set())
         text += [f"# --- part: {part}\n", *(entries[name] for name in sorted(needed))]
-        written |= needed
     return "".join(text)
 
 
-def resolve(extras: list[str], kept: str) -> dict[str, str]:
-    """What pyproject.toml needs with these extras: the lock's text by name of library, hashes included."""
+def resolve(parts: tuple[str, ...], kept: str) -> dict[str, str]:
+    """What pyproject.toml needs for these parts: the lock's text by name of library, hashes included."""
+    extras = [word for part in parts if part != "core" for word in ("--extra", part)]
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "lock.txt"
         output.write_text(kept, encoding="utf-8")  # uv keeps the versions that it finds there
