@@ -9,8 +9,7 @@ from psycopg import conninfo as libpq_conninfo
 from psycopg import pq
 
 from lab.base import config
-from lab.base.errors import ServerError
-from lab.base.language import say
+from lab.server import refusals
 
 SCHEMA = "sql_semana_12"
 
@@ -60,7 +59,7 @@ class SessionPins:
         try:
             return self.open(conninfo, name)
         except psycopg.OperationalError as error:
-            raise _unreachable(error) from error
+            raise refusals.unreachable(error) from error
 
     def open(self, conninfo: str, name: str) -> psycopg.Connection:
         """As `psycopg_connection`, for a caller that waits for a server: raises psycopg.OperationalError if it cannot be reached."""
@@ -76,7 +75,7 @@ def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
     """
     pgconn = pq.PGconn.connect(_with_options(conninfo, options, name).encode())
     if pgconn.status != pq.ConnStatus.OK:
-        raise _unreachable(pgconn.error_message.decode(errors="replace"))
+        raise refusals.unreachable(pgconn.error_message.decode(errors="replace"))
     _pin(pgconn)
     return pgconn
 
@@ -97,14 +96,4 @@ def _with_options(conninfo: str, options: str, name: str) -> str:
         options=f"{theirs} {options}" if theirs else options,
         application_name=name,
         client_encoding="UTF8",
-    )
-
-
-def _unreachable(error: object) -> ServerError:
-    reason = str(error).strip()
-    return ServerError(
-        say(
-            f"A session could not connect: {reason}. `./lab doctor` says what is wrong.",
-            f"Uma sessão não conseguiu conectar: {reason}. `./lab doctor` diz o que está errado.",
-        )
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,15 +10,12 @@ import psycopg
 from psycopg import sql
 
 from lab.base import config
-from lab.base.errors import LabError, NotRunning, ServerError
+from lab.base.errors import LabError, NotRunning
 from lab.base.language import say
-from lab.server import temp_databases
+from lab.server import refusals, temp_databases
 from lab.server.binaries import NEWEST, OLDEST
-from lab.server.conninfo import NAMING_VARIABLES, Source, back_to_own, describe, named_by, readable
+from lab.server.conninfo import NAMING_VARIABLES, Source, describe, readable
 from lab.server.embedded import EmbeddedServer, Started
-
-# What libpq says before the reason why a connection failed.
-PREAMBLE = re.compile(r"^(connection (failed|is bad): )?(connection to server .*? failed: )?")
 
 
 @dataclass(frozen=True)
@@ -110,15 +106,7 @@ def check_version(version_num: int) -> None:
     """Raise ServerError if a server of this version (such as 170010) is too old for the lab."""
     if version_num // 10000 >= OLDEST:
         return
-    old = f"PostgreSQL {version_num // 10000}"
-    raise ServerError(
-        say(
-            f"The server is {old}, and the lab needs {OLDEST} to {NEWEST}. Name another one, or"
-            f" use the lab's own: {back_to_own()}.",
-            f"O servidor é {old}, e o laboratório precisa de {OLDEST} a {NEWEST}. Indique outro ou"
-            f" use o do próprio laboratório: {back_to_own()}.",
-        )
-    )
+    raise refusals.too_old(f"PostgreSQL {version_num // 10000}", OLDEST, NEWEST)
 
 
 def _leads_to(server: EmbeddedServer) -> bool:
@@ -145,16 +133,7 @@ def _given(source: Source, conninfo: str) -> Target:
     try:
         connection = psycopg.connect(conninfo, autocommit=True)
     except (psycopg.Error, UnicodeError) as error:  # UnicodeError: a host that is no name
-        reason = PREAMBLE.sub("", str(error).strip().splitlines()[0])
-        raise ServerError(
-            say(
-                f"The lab cannot get into the server you named ({describe(conninfo)}): {reason}."
-                f" Check {named_by(source)}, or use the lab's own: {back_to_own()}.",
-                f"O laboratório não consegue entrar no servidor indicado ({describe(conninfo)}):"
-                f" {reason}. Confira {named_by(source)} ou use o servidor do próprio laboratório:"
-                f" {back_to_own()}.",
-            )
-        ) from None
+        raise refusals.cannot_enter(source, conninfo, error) from None
     with connection:
         return _checked(source, conninfo, connection, None, None)
 
@@ -184,15 +163,7 @@ def _check_libxml(connection: psycopg.Connection) -> None:
     try:
         connection.execute("SELECT xmlparse(DOCUMENT '<a/>')")
     except psycopg.errors.FeatureNotSupported:
-        raise ServerError(
-            say(
-                "This server was built without libxml (--with-libxml), and the lab's documents are"
-                f" XML. Name another one, or use the lab's own: {back_to_own()}.",
-                "Este servidor foi compilado sem libxml (--with-libxml), e os documentos do"
-                " laboratório são XML. Indique outro ou use o do próprio laboratório:"
-                f" {back_to_own()}.",
-            )
-        ) from None
+        raise refusals.without_libxml() from None
 
 
 def _check_writable(connection: psycopg.Connection) -> None:
@@ -203,24 +174,11 @@ def _check_writable(connection: psycopg.Connection) -> None:
     assert row is not None
     may_create, read_only, database, user = row
     if read_only:
-        raise ServerError(
-            say(
-                f"Database {database} is read-only (a standby, or default_transaction_read_only),"
-                " and the lab makes a schema. Name a server that can be written to.",
-                f"O banco {database} é só de leitura (réplica ou default_transaction_read_only),"
-                " e o laboratório cria um esquema. Indique um servidor que aceite escrita.",
-            )
-        )
+        raise refusals.read_only(database)
     if not may_create:
         grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {};")
         text = grant.format(sql.Identifier(database), sql.Identifier(user)).as_string(connection)
-        raise ServerError(
-            say(
-                f"The lab makes a schema of its own in database {database}, and {user} may not."
-                f" Ask the owner for: {text}",
-                f"O laboratório cria um esquema próprio no banco {database}, e {user} não pode. Peça ao dono: {text}",
-            )
-        )
+        raise refusals.may_not_create(database, user, text)
 
 
 @contextmanager
