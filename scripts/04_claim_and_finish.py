@@ -271,7 +271,7 @@ def offset(play: Play) -> Observed:
     refused = play["c_tries"].sqlstate
     return Observed(
         (a, b, refused) == (2, 3, "55P03"),
-        "A took document {document_a}, B got document {document_b}; document 1, pending and nobody's: {sqlstate}",
+        "A took document {document_a}, B got document {document_b}; document 1, pending and without a worker: {sqlstate}",
         "A pegou o documento {document_a}; B recebeu o {document_b}; documento 1, pendente e de ninguém: {sqlstate}",
         facts={"document_a": Fact(a), "document_b": Fact(b), "sqlstate": Fact(refused)},
     )
@@ -391,7 +391,7 @@ def _claim_statement() -> str:
 
 
 def _insist_on_no_old_transaction(connection: psycopg.Connection) -> None:
-    """Raise CannotRunHere if somebody else's open transaction would keep dead rows, whatever ours does."""
+    """Raise CannotRunHere if another session's open transaction would keep dead rows, whatever ours does."""
     row = connection.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         " AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND backend_type = 'client backend'"

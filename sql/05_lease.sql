@@ -4,8 +4,8 @@
 -- Run    psql -X -f sql/05_lease.sql          (again whenever you like: it upgrades the schema in place)
 -- See    the functions reservar, concluir, falhar and recuperar; the view situacao counts four documents waiting.
 --
--- A claim now writes a deadline, reservado_ate. It is no lock and stops nobody: it tells whoever looks that a worker is late, so
--- that recovery can be a policy (who, when, how many, why) and not "everything back to pendente".
+-- A claim now writes a deadline, reservado_ate. It is no lock and stops no session: it tells the queue's readers that a worker is
+-- late, so that recovery can be a policy (who, when, how many, why) and not "everything back to pendente".
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -26,7 +26,7 @@ CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
 ON sql_semana_12.fila_documentos (documento_id)
 WHERE status = 'processando';
 
--- Functions are executable by everyone unless that is revoked; without the schema nobody but the owner reaches them (lesson 10).
+-- Functions are executable by everyone unless that is revoked; without the schema only the owner reaches them (lesson 10).
 REVOKE ALL ON SCHEMA sql_semana_12 FROM public;
 
 CREATE OR REPLACE FUNCTION sql_semana_12.relogio()
@@ -40,7 +40,7 @@ BEGIN
 END
 $$;
 
--- Whoever is in work under the claim of lesson 04 gets a deadline too, a generous one: else nobody could ever call it late.
+-- A document in work under the claim of lesson 04 gets a deadline too, a generous one: else it could never be called late.
 UPDATE sql_semana_12.fila_documentos
 SET reservado_ate = sql_semana_12.relogio() + INTERVAL '1 hour'
 WHERE status = 'processando' AND reservado_ate IS NULL;

@@ -4,7 +4,7 @@
 -- Run    psql -X -f sql/06_token.sql          (again whenever you like: it upgrades the schema in place)
 -- See    every claim mints a token that is never used again; every change of state leaves a row in auditoria.
 --
--- Outcomes name the token instead of the worker. Whoever took over got a new one, so the old one matches no row.
+-- Outcomes name the token instead of the worker. The worker that took over got a new one, so the old one matches no row.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -21,7 +21,7 @@ ADD COLUMN IF NOT EXISTS token_reserva BIGINT,
 ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
 
 -- A sequence never gives a number back: not on rollback, not to another document, and not after a crash as long as claims commit
--- synchronously (synchronous_commit on, as it is unless somebody turned it off).
+-- synchronously (synchronous_commit on, as it is unless an administrator turned it off).
 CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
@@ -204,7 +204,7 @@ BEGIN
     SET
         status = p_para,
         versao = p_posse.versao + 1,
-        token_reserva = NULL, -- void, so that nobody may act under it any more
+        token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
@@ -296,7 +296,7 @@ BEGIN
 END
 $$;
 
--- Only what is late, only so many at a time, only so many attempts, by somebody, for a reason. No deadline promises nothing.
+-- Only what is late, only so many at a time, only so many attempts, under a name, for a reason. No deadline promises nothing.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
     p_quem TEXT,
     p_motivo TEXT DEFAULT 'reserva vencida',

@@ -28,7 +28,7 @@ UPDATE sql_semana_12.fila_documentos
 SET disponivel_em = criado_em
 WHERE disponivel_em IS NULL;
 
--- No default: whoever brings a document says from when on it is due (enfileirar reads the clock).
+-- No default: the one who brings a document says from when on it is due (enfileirar reads the clock).
 ALTER TABLE sql_semana_12.fila_documentos ALTER COLUMN disponivel_em SET NOT NULL;
 
 DROP INDEX IF EXISTS sql_semana_12.fila_documentos_pendentes_idx;
@@ -159,7 +159,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
-    -- before the wait. Nobody's lease depends on it; to read it afterwards would cost every document a second statement.
+    -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
@@ -308,7 +308,7 @@ BEGIN
     SET
         status = p_para,
         versao = p_posse.versao + 1,
-        token_reserva = NULL, -- void, so that nobody may act under it any more
+        token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,

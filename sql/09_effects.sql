@@ -5,7 +5,7 @@
 -- See    every document with the key of its operation, the same at every attempt, and the stage of its call.
 --
 -- Work inside the database shares the finishing transaction and needs none of this. A call to the outside does: its stage is
--- committed before and after, so that whoever takes over knows what to ask, and the receiver can tell a repeated key.
+-- committed before and after, so that the next worker knows what to ask, and the receiver can tell a repeated key.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -24,7 +24,7 @@ ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
 ),
 ADD COLUMN IF NOT EXISTS referencia_externa TEXT;
 
--- Until now nobody recorded a call: whoever had an attempt that did not finish may have made one.
+-- Until now no call was recorded: every attempt that did not finish may have made one.
 UPDATE sql_semana_12.fila_documentos
 SET
     chave_operacao = inquilino || '/' || chave,
@@ -33,7 +33,7 @@ WHERE chave_operacao IS NULL;
 
 ALTER TABLE sql_semana_12.fila_documentos
 ALTER COLUMN chave_operacao SET NOT NULL,
--- Whoever writes the key: the slash ends the tenant's name in it, so that two tenants never meet in one.
+-- The form of the key: the slash ends the tenant's name in it, so that two tenants never meet in one.
 DROP CONSTRAINT IF EXISTS fila_documentos_inquilino_check,
 ADD CONSTRAINT fila_documentos_inquilino_check
 CHECK (inquilino NOT LIKE '%/%'),
@@ -76,7 +76,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
-    -- before the wait. Nobody's lease depends on it; to read it afterwards would cost every document a second statement.
+    -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
@@ -240,7 +240,7 @@ BEGIN
     SET
         status = p_para,
         versao = p_posse.versao + 1,
-        token_reserva = NULL, -- void, so that nobody may act under it any more
+        token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,

@@ -3,7 +3,7 @@
 -- Needs  sql/09_effects.sql
 -- Run    psql -X -f sql/10_operators.sql          (again whenever you like: it upgrades the schema in place)
 -- See    examinar shows a document before anything is changed; four roles, each with what it needs and no more.
---        Roles belong to the whole server: sql/teardown.sql removes them. Whoever may not create roles gets all but them.
+--        Roles belong to the whole server: sql/teardown.sql removes them. Without the right to create roles you get all but them.
 --
 -- Every command names the version that its user has seen, and wants a reason. If the document has moved on meanwhile, the version
 -- no longer matches, and nothing is changed.
@@ -55,7 +55,7 @@ BEGIN
     SET
         status = p_para,
         versao = p_posse.versao + 1,
-        token_reserva = NULL, -- void, so that nobody may act under it any more
+        token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,

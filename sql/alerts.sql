@@ -10,7 +10,7 @@ SET "lab.de" = '10';
 SET "lab.para" = '99';
 \ir require_state.sql
 
--- Leases end, and nobody recovers their documents: is anything calling recuperar?
+-- Leases end, and no recovery takes their documents: is anything calling recuperar?
 SELECT
     count(*) AS orfaos,
     sql_semana_12.relogio() - min(reservado_ate) AS maior_atraso
@@ -20,13 +20,13 @@ WHERE
     AND coalesce(reservado_ate, '-infinity') < (SELECT sql_semana_12.relogio()) - INTERVAL '2 minutes'
 HAVING count(*) > 0;
 
--- What is due waits, and nobody claims it: too few workers, or none?
+-- What is due waits, and no worker claims it: too few workers, or none?
 SELECT sql_semana_12.relogio() - min(disponivel_em) AS maior_espera
 FROM sql_semana_12.fila_documentos
 WHERE status = 'pendente'
 HAVING min(disponivel_em) < sql_semana_12.relogio() - INTERVAL '10 minutes';
 
--- People are needed: what became of these calls nobody knows. It reads the whole queue, so now and then is enough.
+-- People are needed: what became of these calls is unknown. It reads the whole queue, so now and then is enough.
 SELECT
     count(*) AS em_conciliacao,
     min(documento_id) AS documento_id

@@ -2,7 +2,7 @@
 --
 -- Needs  sql/05_lease.sql
 -- Run    psql -X -f sql/lab_clock.sql          (again whenever you like: it sets the clock right; and after sql/05_lease.sql)
--- See    relogio() now adds the interval kept in relogio_do_laboratorio, which nobody but the owner may write:
+-- See    relogio() now adds the interval kept in relogio_do_laboratorio, which only the owner may write:
 --        UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 minute';
 
 \set ON_ERROR_STOP on

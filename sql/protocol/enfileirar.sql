@@ -14,7 +14,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
-    -- before the wait. Nobody's lease depends on it; to read it afterwards would cost every document a second statement.
+    -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);

@@ -18,7 +18,7 @@ BEGIN
     SET
         status = p_para,
         versao = p_posse.versao + 1,
-        token_reserva = NULL, -- void, so that nobody may act under it any more
+        token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,

@@ -1,4 +1,4 @@
--- Only what is late, only so many at a time, only so many attempts, by somebody, for a reason. No deadline promises nothing.
+-- Only what is late, only so many at a time, only so many attempts, under a name, for a reason. No deadline promises nothing.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
     p_quem TEXT,
     p_motivo TEXT DEFAULT 'reserva vencida',

@@ -27,7 +27,7 @@ INSERT INTO sql_semana_12.fila_documentos (chave, nome_arquivo, conteudo_xml)
 VALUES (%s, %s, xmlparse(DOCUMENT %s))
 RETURNING documento_id
 """
-# From lesson 08 on whoever brings a document says when it is due; the function does. It gives no row for a key it knows.
+# From lesson 08 on the one who brings a document says when it is due; the function does. It gives no row for a key it knows.
 ENQUEUE = "SELECT documento_id FROM sql_semana_12.enfileirar(%s, %s, xmlparse(DOCUMENT %s))"
 # Asked of the catalog, since a name that may not be used cannot be looked up.
 ENQUEUES = """

@@ -128,7 +128,7 @@ class _Check:
     def claim(self) -> None:
         row = self.call("worker", "reservar", [WHO, 1, "1 minute", self.tenant], "documento_id, token_reserva")
         if row is None:
-            self.document = NOWHERE  # nobody here may claim it
+            self.document = NOWHERE  # no account here may claim it
         else:
             self.document, self.token = row
         self.call("worker", "renovar", [self.document, self.token, "1 minute", self.tenant])

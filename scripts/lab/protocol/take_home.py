@@ -17,7 +17,7 @@ from lab.server.session import SCHEMA
 # Where it is installed, by the language of the names, unless another name is given.
 SCHEMAS = {"pt": "fila", "en": "queue"}
 # Two comments tell later what was made here: one on a schema that was not there before, and one on an object that every
-# installation has and that nobody describes.
+# installation has and that has no description of its own.
 MADE_HERE = "made for the document queue"
 MARKED = "token_reserva_seq"
 MARK = "document queue, structure "
@@ -220,9 +220,9 @@ def _set_apart(title: str, mark: str, text: str) -> str:
 def _header(names: str) -> str:
     return f"""\
 -- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
--- Names: {names}. Schema: {SCHEMA}. Whoever installs it owns it; it takes CREATE on the database, or an empty schema of that name.
+-- Names: {names}. Schema: {SCHEMA}. The installing role owns it; it takes CREATE on the database, or an empty schema of that name.
 --
--- Claims must be committed synchronously (synchronous_commit on, as it is unless somebody turned it off for the server, a database
+-- Claims must be committed synchronously (synchronous_commit on, as it is unless an administrator turned it off for the server, a database
 -- or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes for the present one.
 --
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
@@ -231,7 +231,7 @@ def _header(names: str) -> str:
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
--- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Somebody calls recuperar from time to
+-- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Your scheduler calls recuperar from time to
 -- time. COMMENTs say the rest."""
 
 
