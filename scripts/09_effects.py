@@ -1,4 +1,4 @@
-"""Lesson 09: a call to the outside cannot be rolled back; a stage, a key and a receiver with books of its own make it safe."""
+"""Lesson 09: a call to the outside cannot be rolled back; a stage, a key and a receiver with a ledger of its own make it safe."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def unknown_and_irreversible(stage: Stage) -> Observed:
 )
 def random_kills(stage: Stage) -> Observed:
     seen = catalogue.hold(catalogue.find(catalogue.RANDOM_KILLS), stage.conninfo)
-    assert seen.crowd
-    figures = report.crowd_figures(seen.crowd)
+    assert seen.random_kills
+    figures = report.random_kills_figures(seen.random_kills)
     lost, duplicates = seen.damage.lost, seen.damage.duplicates
     return Observed(
         catalogue.each_once(seen),

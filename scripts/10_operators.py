@@ -143,7 +143,7 @@ def each_role_its_part(stage: Stage) -> Observed:
     stage.build(STATE)
     with stage.connection() as connection:
         report = permissions.check(connection)
-        attempts = forbidden.trespass(connection, report.calls)
+        attempts = forbidden.attempts(connection, report.calls)
         held = forbidden.grants(connection, report.calls)
     calls, tried = len(report.calls), len(attempts)
     refused = sum(attempt.refused for attempt in attempts)

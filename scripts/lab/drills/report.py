@@ -11,7 +11,7 @@ from lab.base.language import Text, decimal, say
 from lab.drills.ablation import Matrix, defences, kinds, worth
 from lab.drills.catalogue import Drill, DrillOutcome, hold
 from lab.drills.invariants import Damage
-from lab.drills.random_kills import Seen
+from lab.drills.random_kills import RandomKillsOutcome
 
 
 def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times: int) -> bool:
@@ -27,9 +27,9 @@ def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times:
         style = "green" if held == times else "red"
         console.print(f"{drill.name}  [{style}]{held}/{times}[/]  [bold]{drill.text}[/]", highlight=False)
         console.print(f"  {_figures(seen)}", highlight=False)
-        for crowd in (one.crowd for one in seen):
-            if crowd:
-                console.print(f"  {crowd_figures(crowd)}", highlight=False)
+        for outcome in (one.random_kills for one in seen):
+            if outcome:
+                console.print(f"  {random_kills_figures(outcome)}", highlight=False)
         for fault in sorted({fault for one in seen for fault in one.faults}):
             console.print(f"  [red]{fault}[/]", highlight=False)
     not_tried = dict.fromkeys(str(each) for drill in chosen for each in drill.not_tried)
@@ -65,16 +65,16 @@ def _figures(seen: Sequence[DrillOutcome]) -> str:
     )
 
 
-def crowd_figures(seen: Seen) -> Text:
-    """What a crowd of workers came to, once."""
+def random_kills_figures(seen: RandomKillsOutcome) -> Text:
+    """What random kills came to, once."""
     order = seen.order
     return Text(
         f"workers {seen.workers} at a time; killed {seen.kills} (seed {seen.seed}), with documents in hand {seen.hits}, which left"
-        f" {seen.orphans}; claims {seen.claims}, tokens {seen.tokens}, attempts {seen.attempts}; claims past a document in other hands"
+        f" {seen.orphaned}; claims {seen.claims}, tokens {seen.tokens}, attempts {seen.attempts}; claims past a document in other hands"
         f" {order.overtaking}; documents passed over while free {order.passed_over} (locked by a claim that a kill rolled back:"
         f" {seen.uncommitted})",
         f"workers {seen.workers} por vez; mortos {seen.kills} (semente {seen.seed}), com documentos em mãos {seen.hits}, que deixaram"
-        f" {seen.orphans}; reservas {seen.claims}, tokens {seen.tokens}, tentativas {seen.attempts}; reservas que passaram por um"
+        f" {seen.orphaned}; reservas {seen.claims}, tokens {seen.tokens}, tentativas {seen.attempts}; reservas que passaram por um"
         f" documento em outras mãos {order.overtaking}; documentos preteridos estando livres {order.passed_over} (bloqueados por uma"
         f" reserva que uma morte desfez: {seen.uncommitted})",
     )
