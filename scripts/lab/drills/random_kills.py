@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ import psycopg
 
 from lab.base import wait
 from lab.base.errors import LabError
+from lab.base.facts import Fact
 from lab.base.language import say
 from lab.drills import invariants, process
 from lab.drills.harness import WATCH, Harness
@@ -68,6 +69,23 @@ class RandomKillsOutcome:
         """
         once = self.claims == self.tokens == self.attempts
         return once and self.order.passed_over <= self.uncommitted and 0 < self.hits <= self.kills
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """What was counted, by name."""
+        return {
+            "workers": Fact(self.workers, "workers"),
+            "kills": Fact(self.kills, "workers"),
+            "seed": Fact(self.seed),
+            "hits": Fact(self.hits, "workers"),
+            "orphaned": Fact(self.orphaned, "documents"),
+            "claims": Fact(self.claims, "claims"),
+            "tokens": Fact(self.tokens, "tokens"),
+            "attempts": Fact(self.attempts, "attempts"),
+            "overtaking": Fact(self.order.overtaking, "claims"),
+            "passed_over": Fact(self.order.passed_over, "documents"),
+            "uncommitted": Fact(self.uncommitted, "tokens"),
+        }
 
 
 @dataclass

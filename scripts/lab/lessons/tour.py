@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text as Line
 
-from lab.base.language import decimal, say
+from lab.base.facts import decimal
+from lab.base.language import say
 from lab.scenario.library import find_scenario
-from lab.scenario.result import Event, Play, StepRun
+from lab.scenario.result import Event, Play, StepRun, whole
 from lab.scenario.stage import Stage
 from lab.scenario.transcript import condition
 from lab.server import schema
@@ -61,7 +62,7 @@ class Tour:
         self.heading(1, "SELECT … FOR UPDATE LIMIT 1")
         with self.growing_bar() as seen:
             play = self.play("02_lock_timeout", seen)
-        asks, pending = play["b_asks"], int(play["b_counts"].value or 0)
+        asks, pending = play["b_asks"], whole(play["b_counts"].one("pendentes")) or 0
         others = pending - len(play["a_takes"].rows)
         self.check(asks.sqlstate == "55P03" and asks.waited_for == ("A",) and WAIT_SECONDS - 0.05 <= asks.seconds < 4)
         self.check(others == 3)
@@ -75,14 +76,14 @@ class Tour:
         self.heading(2, "SELECT … FOR UPDATE SKIP LOCKED LIMIT 1")
         play = self.play("03_passes")
         asks = play["b_asks"]
-        self.check(asks.value == "2" and asks.seconds < 1)
+        self.check(asks.column("documento_id") == ("2",) and asks.seconds < 1)
         self.session("A", _got(play["a_takes"]))
         self.session("B", f"{_got(asks)}".ljust(38) + f"{decimal(asks.seconds * 1000, 1)} ms")
 
     def zero_rows(self) -> None:
         self.heading(3, say("A locks all four", "A bloqueia os quatro"))
         play = self.play("03_all_locked")
-        rows, pending = len(play["b_asks"].rows), play["b_counts"].value
+        rows, pending = len(play["b_asks"].rows), play["b_counts"].one("pendentes")
         self.check(rows == 0 and pending == "4")
         self.session(
             "B",
@@ -95,8 +96,8 @@ class Tour:
     def dead_worker(self) -> None:
         self.heading(4, say("A commits its claim, then is killed", "A faz COMMIT da reserva e depois é morto"))
         play = self.play("04_dead_worker")
-        locks, status, worker = play["c_looks"].rows[0]
-        again = any(row[0] == play["a_claims"].value for row in play["b_asks"].rows)
+        locks, status, worker = (play["c_looks"].one(name) for name in ("bloqueios_de_a", "status", "worker_id"))
+        again = play["a_claims"].one("documento_id") in play["b_asks"].column("documento_id")
         self.check(locks == "0" and not again)
         self.check(status == "processando")
         self.session(
@@ -213,7 +214,7 @@ class _Bar:
 
 
 def _got(run: StepRun) -> str:
-    return say("got ", "recebeu ") + (run.rows[0][1] or "" if run.rows else say("nothing", "nada"))
+    return say("got ", "recebeu ") + (run.one("chave") or "" if run.rows else say("nothing", "nada"))
 
 
 def _error(run: StepRun) -> str:
