@@ -1,14 +1,14 @@
-"""Lesson 06: a token minted at every claim fences off whoever comes back late."""
+"""Lesson 06: a token minted at every claim fences off a worker that comes back late."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
+from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.experiments import fencing_table
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 from lab.server import schema
 from lab.server.embedded import EmbeddedServer
@@ -37,11 +37,21 @@ RANDOM = "('x' || left(replace(gen_random_uuid()::TEXT, '-', ''), 15))::BIT(60):
 @lesson.scenario("same_name")
 def same_name(play: Play) -> Observed:
     late, owner = len(play["a_finishes"].rows), len(play["b_fails"].rows)
-    _, status, worker, attempt, _ = play["c_reads"].rows[0]
+    row = play["c_reads"]
+    status = row.one("status")
     return Observed(
         (late, owner, status) == (1, 0, "concluido"),
-        f"rows: late finish {late}, the successor's failure {owner}; the table says {status}, {worker}, attempt {attempt}",
-        f"linhas: conclusão atrasada {late}, falha do sucessor {owner}; a tabela diz {status}, {worker}, tentativa {attempt}",
+        "rows: late finish {rows_late_finish}, the successor's failure {rows_fail}; the table says {status}, {worker}, attempt"
+        " {attempts}",
+        "linhas: conclusão atrasada {rows_late_finish}, falha do sucessor {rows_fail}; a tabela diz {status}, {worker}, tentativa"
+        " {attempts}",
+        facts={
+            "rows_late_finish": Fact(late, "rows"),
+            "rows_fail": Fact(owner, "rows"),
+            "status": Fact(status),
+            "worker": Fact(row.one("worker_id")),
+            "attempts": Fact(whole(row.one("tentativas")), "attempts"),
+        },
     )
 
 
@@ -51,16 +61,24 @@ def late_writes(play: Play) -> Observed:
         len(play[step].rows) for step in ("a_finishes", "a_fails", "a_renews", "a_tries_again")
     )
     owner = len(play["b_finishes"].rows)
-    tokens = [play[step].rows[0][1] for step in ("a_claims", "b_claims")]
-    _, status, attempts, version, error = play["c_reads_again"].rows[0]
+    tokens = tuple(whole(play[step].one("token_reserva")) for step in ("a_claims", "b_claims"))
+    row = [play["c_reads_again"].one(name) for name in ("status", "tentativas", "versao", "ultimo_erro")]
     return Observed(
         (finish, failure, renewal, again, owner) == (0, 0, 0, 0, 1)
-        and tokens == ["1", "2"]
-        and (status, attempts, version, error) == ("concluido", "2", "4", None),
-        f"tokens {tokens[0]} and {tokens[1]}; rows: A's late finish {finish}, failure {failure}, renewal {renewal}"
-        f"; B's finish {owner}; A once more {again}",
-        f"tokens {tokens[0]} e {tokens[1]}; linhas: conclusão atrasada de A {finish}, falha {failure}, renovação {renewal}"
-        f"; conclusão de B {owner}; A mais uma vez {again}",
+        and tokens == (1, 2)
+        and row == ["concluido", "2", "4", None],
+        "tokens {tokens:/ and }; rows: A's late finish {rows_late_finish}, failure {rows_late_fail}, renewal {rows_late_renew}"
+        "; B's finish {rows_finish}; A once more {rows_again}",
+        "tokens {tokens:/ e }; linhas: conclusão atrasada de A {rows_late_finish}, falha {rows_late_fail}, renovação"
+        " {rows_late_renew}; conclusão de B {rows_finish}; A mais uma vez {rows_again}",
+        facts={
+            "tokens": Fact(tokens),
+            "rows_late_finish": Fact(finish, "rows"),
+            "rows_late_fail": Fact(failure, "rows"),
+            "rows_late_renew": Fact(renewal, "rows"),
+            "rows_finish": Fact(owner, "rows"),
+            "rows_again": Fact(again, "rows"),
+        },
     )
 
 
@@ -71,17 +89,22 @@ def late_writes(play: Play) -> Observed:
 )
 def guards_that_fail(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
+    situations = fencing_table.situations()
     names = ("id", "status", "worker", "attempt")
-    destroyed = [table.destroyed(name) for name in names]
+    through = [table.destroyed(name) for name in names]
     # Where the owner's write came last and overwrote the late one, the table is right in the end by luck only.
-    lost = [sum(not table.cell(name, each.name).kept for each in fencing_table.situations()) for name in names]
-    cases = len(fencing_table.situations())
-    counts = ", ".join(map(str, destroyed))
-    losses = ", ".join(map(str, lost))
+    lost = [sum(not table.cell(name, each.name).kept for each in situations) for name in names]
     return Observed(
-        all(more > less for more, less in zip(destroyed, [*destroyed[1:], 0], strict=True)) and min(lost) > 0,
-        f"late writes that got through in {cases} situations: by id, state, name, attempt {counts}; results lost {losses}",
-        f"escritas atrasadas que passaram em {cases} situações: por id, estado, nome, tentativa {counts}; resultados perdidos {losses}",
+        all(more > less for more, less in zip(through, [*through[1:], 0], strict=True)) and min(lost) > 0,
+        "late writes that got through in {situations} situations: by id, state, name, attempt {through_id}, {through_status},"
+        " {through_worker}, {through_attempt}; results lost {lost_id}, {lost_status}, {lost_worker}, {lost_attempt}",
+        "escritas atrasadas que passaram em {situations} situações: por id, estado, nome, tentativa {through_id}, {through_status},"
+        " {through_worker}, {through_attempt}; resultados perdidos {lost_id}, {lost_status}, {lost_worker}, {lost_attempt}",
+        facts={
+            "situations": Fact(len(situations), "situations"),
+            **{f"through_{name}": Fact(writes, "writes") for name, writes in zip(names, through, strict=True)},
+            **{f"lost_{name}": Fact(results, "results") for name, results in zip(names, lost, strict=True)},
+        },
     )
 
 
@@ -92,120 +115,178 @@ def guards_that_fail(stage: Stage) -> Observed:
 )
 def guards_that_hold(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
-    late = {name: table.destroyed(name) for name in ("version", "token")}
-    kept = all(cell.kept for cell in table.cells if cell.guard in late)
-    cases = len(fencing_table.situations())
-    version, token = table.owners["version"], table.owners["token"]
+    names = ("token", "version")
+    through = {name: table.destroyed(name) for name in names}
+    finishes = {name: table.owners[name] for name in names}
+    kept = all(cell.kept for cell in table.cells if cell.guard in names)
     return Observed(
-        late == {"version": 0, "token": 0} and kept and (version, token) == (0, 1),
-        f"late writes that got through in {cases} situations: token {late['token']}, version {late['version']}"
-        f"; the owner's finish after a change: token {token} row, version {version} rows",
-        f"escritas atrasadas que passaram em {cases} situações: token {late['token']}, versão {late['version']}"
-        f"; conclusão do dono depois de uma mudança: token {token} linha, versão {version} linhas",
+        through == {"token": 0, "version": 0} and kept and finishes == {"token": 1, "version": 0},
+        "late writes that got through in {situations} situations: token {through_token}, version {through_version}"
+        "; the owner's finish after a change: token {rows_finish_token} row, version {rows_finish_version} rows",
+        "escritas atrasadas que passaram em {situations} situações: token {through_token}, versão {through_version}"
+        "; conclusão do dono depois de uma mudança: token {rows_finish_token} linha, versão {rows_finish_version} linhas",
+        facts={
+            "situations": Fact(len(fencing_table.situations()), "situations"),
+            **{f"through_{name}": Fact(writes, "writes") for name, writes in through.items()},
+            **{f"rows_finish_{name}": Fact(rows, "rows") for name, rows in finishes.items()},
+        },
     )
 
 
 @lesson.scenario("not_taken_over")
 def not_taken_over(play: Play) -> Observed:
-    ended = play["c_looks"].rows[0][2]
+    ended = flag(play["c_looks"].one("vencida"))
     renewed, finished = len(play["a_renews"].rows), len(play["a_finishes"].rows)
     recovered = len(play["c_recovers"].rows) + len(play["c_recovers_again"].rows)
-    tokens = [row[2] for row in play["c_reads"].rows]
+    tokens = tuple(map(whole, play["c_reads"].column("token_reserva")))
     return Observed(
-        (ended, renewed, recovered, finished) == ("t", 1, 0, 1) and tokens == ["1", "1"],
-        f"lease ended; rows: renewal {renewed}, finish {finished}, recovered {recovered}; tokens in the audit {' '.join(map(str, tokens))}",
-        f"reserva vencida; linhas: renovação {renewed}, conclusão {finished}, recuperadas {recovered}"
-        f"; tokens na auditoria {' '.join(map(str, tokens))}",
+        (ended, renewed, recovered, finished) == (True, 1, 0, 1) and tokens == (1, 1),
+        "lease ended: {ended}; rows: renewal {rows_renew}, finish {rows_finish}, recovered {recovered}; tokens in the audit"
+        " {tokens:/ }",
+        "reserva vencida: {ended}; linhas: renovação {rows_renew}, conclusão {rows_finish}, recuperadas {recovered}"
+        "; tokens na auditoria {tokens:/ }",
+        facts={
+            "ended": Fact(ended),
+            "rows_renew": Fact(renewed, "rows"),
+            "rows_finish": Fact(finished, "rows"),
+            "recovered": Fact(recovered, "documents"),
+            "tokens": Fact(tokens),
+        },
     )
 
 
 @lesson.scenario("audit")
 def audit(play: Play) -> Observed:
-    before, after = play["a_claims"].rows[0][1:], play["a_reads"].rows[0]
+    claimed, renewed = (
+        tuple(whole(play[step].one(name)) for name in ("versao", "token_reserva")) for step in ("a_claims", "a_reads")
+    )
+    changes = sum(len(play[step].rows) for step in ("a_claims", "c_recovers", "b_claims", "b_fails"))
     renewals = sum(len(play[step].rows) for step in ("a_renews", "a_renews_again"))
     refused = len(play["a_finishes"].rows)
-    changes = play["c_audits"].rows
-    version = play["c_reads"].rows[0][1]
-    chained = all(row[2] == following[1] for row, following in pairwise(changes))
+    audited = play["c_audits"]
+    version = whole(play["c_reads"].one("versao"))
+    chained = audited.column("para")[:-1] == audited.column("de")[1:]
     return Observed(
-        before == ("1", "1")
-        and after == ("1", "1")
+        claimed == renewed == (1, 1)
         and (renewals, refused) == (2, 0)
-        and [row[0] for row in changes] == ["1", "2", "3", "4"]
-        and version == "4"
+        and audited.column("versao") == ("1", "2", "3", "4")
+        and changes == version == 4
         and chained,
-        f"{len(changes)} changes of state, {len(changes)} rows of audit, version {version}"
-        f"; after {renewals} renewals version {after[0]} and token {after[1]}, as before",
-        f"{len(changes)} mudanças de estado, {len(changes)} linhas de auditoria, versão {version}"
-        f"; depois de {renewals} renovações, versão {after[0]} e token {after[1]}, como antes",
+        "{changes} changes of state, {audit_rows} rows of audit, version {version}"
+        "; after {renewals} renewals version {version_renewed} and token {token_renewed}, as before",
+        "{changes} mudanças de estado, {audit_rows} linhas de auditoria, versão {version}"
+        "; depois de {renewals} renovações, versão {version_renewed} e token {token_renewed}, como antes",
+        facts={
+            "changes": Fact(changes, "changes"),
+            "audit_rows": Fact(len(audited.rows), "rows"),
+            "version": Fact(version),
+            "renewals": Fact(renewals, "renewals"),
+            "version_renewed": Fact(renewed[0]),
+            "token_renewed": Fact(renewed[1]),
+        },
     )
 
 
 @lesson.scenario("same_moment", core=False)
 def same_moment(play: Play) -> Observed:
-    recovered = " ".join(row[0] or "" for row in play["c_recovers"].rows)
+    recovered = tuple(map(whole, play["c_recovers"].column("documento_id")))
     late = play["a_finishes_second"]
     first = len(play["a_finishes"].rows)
     return Observed(
-        (first, recovered, len(late.rows)) == (1, "2", 0) and late.waited_for == ("C",),
-        f"A first at document 1: finish {first} row; recovery took document {recovered}, and A's finish of it, having waited,"
-        f" changed {len(late.rows)}",
-        f"A primeiro no documento 1: conclusão {first} linha; a recuperação pegou o documento {recovered}, e a conclusão dele por A,"
-        f" depois de esperar, alterou {len(late.rows)}",
+        (first, recovered, len(late.rows)) == (1, (2,), 0) and late.waited_for == ("C",),
+        "A first at document 1: finish {rows_finish} row; recovery took document {documents}, and A's finish of it, having waited"
+        " for {waited_for}, changed {rows_late_finish}",
+        "A primeiro no documento 1: conclusão {rows_finish} linha; a recuperação pegou o documento {documents}, e a conclusão dele"
+        " por A, depois de esperar por {waited_for}, alterou {rows_late_finish}",
+        facts={
+            "rows_finish": Fact(first, "rows"),
+            "documents": Fact(recovered),
+            "waited_for": Fact(late.waited_for),
+            "rows_late_finish": Fact(len(late.rows), "rows"),
+        },
     )
 
 
 @lesson.scenario("recovery_in_two_steps", core=False)
 def recovery_in_two_steps(play: Play) -> Observed:
     reopened, checked = len(play["c_updates"].rows), len(play["c_updates_checking"].rows)
-    document, attempt = play["b_claims"].rows[0]
+    document, attempt = (whole(play["b_claims"].one(name)) for name in ("documento_id", "tentativas"))
     return Observed(
-        (reopened, checked, document) == (1, 0, "1"),
-        f"finished documents re-opened: {reopened}, with the condition repeated {checked}"
-        f"; document {document} given out again, attempt {attempt}",
-        f"documentos concluídos reabertos: {reopened}; repetindo a condição, {checked}"
-        f"; documento {document} entregue de novo, tentativa {attempt}",
+        (reopened, checked, document) == (1, 0, 1),
+        "finished documents re-opened: {reopened}, with the condition repeated {reopened_checking}"
+        "; document {document} given out again, attempt {attempts}",
+        "documentos concluídos reabertos: {reopened}; repetindo a condição, {reopened_checking}"
+        "; documento {document} entregue de novo, tentativa {attempts}",
+        facts={
+            "reopened": Fact(reopened, "documents"),
+            "reopened_checking": Fact(checked, "documents"),
+            "document": Fact(document),
+            "attempts": Fact(attempt, "attempts"),
+        },
     )
 
 
 @lesson.scenario("finish_skips", core=False)
 def finish_skips(play: Play) -> Observed:
     skipped, finish = len(play["a_skips"].rows), play["a_finishes"]
-    status, worker, token, _ = play["c_reads"].rows[0]
+    status, worker, token = (play["c_reads"].one(name) for name in ("status", "worker_id", "token_reserva"))
     return Observed(
         (skipped, status, worker, token) == (0, "processando", "worker-a", "1")
         and finish.waited_for == ("M",)
         and len(finish.rows) == 1,
-        f"SKIP LOCKED: {skipped} rows while {worker} owned it under token {token}; concluir waited for M, then {len(finish.rows)} row",
-        f"SKIP LOCKED: {skipped} linhas, embora fosse de {worker} com o token {token}"
-        f"; concluir esperou por M, e então {len(finish.rows)} linha",
+        "SKIP LOCKED: {rows_skip_locked} rows while {worker} owned it under token {token}; concluir waited for {waited_for}, then"
+        " {rows_finish} row",
+        "SKIP LOCKED: {rows_skip_locked} linhas, embora fosse de {worker} com o token {token}; concluir esperou por {waited_for},"
+        " e então {rows_finish} linha",
+        facts={
+            "rows_skip_locked": Fact(skipped, "rows"),
+            "worker": Fact(worker),
+            "token": Fact(whole(token)),
+            "waited_for": Fact(finish.waited_for),
+            "rows_finish": Fact(len(finish.rows), "rows"),
+        },
     )
 
 
 @lesson.scenario("token_reset", core=False)
 def token_reset(play: Play) -> Observed:
-    counted = [play[step].rows[0][1] for step in ("a_claims", "b_claims")]
-    minted = [play[step].rows[0][1] for step in ("b_claims_another", "b_claims_again")]
+    counted, minted = (
+        tuple(whole(play[step].one("token_reserva")) for step in steps)
+        for steps in (("a_claims", "b_claims"), ("b_claims_another", "b_claims_again"))
+    )
     late, owner = len(play["a_fails"].rows), len(play["b_finishes"].rows)
     return Observed(
-        counted == ["1", "1"] and minted == ["1", "2"] and (late, owner) == (1, 0),
-        f"counted in the row: tokens {counted[0]} and {counted[1]}, late failure {late} row, owner's finish {owner}"
-        f"; from the sequence: tokens {minted[0]} and {minted[1]}",
-        f"contado na linha: tokens {counted[0]} e {counted[1]}, falha atrasada {late} linha, conclusão do dono {owner}"
-        f"; da sequência: tokens {minted[0]} e {minted[1]}",
+        counted == (1, 1) and minted == (1, 2) and (late, owner) == (1, 0),
+        "counted in the row: tokens {tokens_counted:/ and }, late failure {rows_late_fail} row, owner's finish {rows_finish}"
+        "; from the sequence: tokens {tokens_minted:/ and }",
+        "contado na linha: tokens {tokens_counted:/ e }, falha atrasada {rows_late_fail} linha, conclusão do dono {rows_finish}"
+        "; da sequência: tokens {tokens_minted:/ e }",
+        facts={
+            "tokens_counted": Fact(counted),
+            "rows_late_fail": Fact(late, "rows"),
+            "rows_finish": Fact(owner, "rows"),
+            "tokens_minted": Fact(minted),
+        },
     )
 
 
 @lesson.scenario("heartbeat_by_id", core=False)
 def heartbeat_by_id(play: Play) -> Observed:
     stolen, by_name = len(play["a_beats"].rows), len(play["b_finishes_by_name"].rows)
-    worker, _, late = play["c_looks"].rows[0]
+    worker, late = play["c_looks"].one("worker_id"), flag(play["c_looks"].one("vencida"))
     renewal, finish = len(play["a_renews"].rows), len(play["b_finishes"].rows)
     return Observed(
-        (stolen, by_name, worker, late, renewal, finish) == (1, 0, "worker-a", "t", 0, 1),
-        f"rows: A's heartbeat {stolen}, then B's finish by name {by_name}; with the token: A's heartbeat {renewal}, B's finish {finish}",
-        f"linhas: sinal de vida de A {stolen}, depois conclusão de B pelo nome {by_name}"
-        f"; com o token: sinal de A {renewal}, conclusão de B {finish}",
+        (stolen, by_name, worker, late, renewal, finish) == (1, 0, "worker-a", True, 0, 1),
+        "rows: A's heartbeat {rows_renew_by_id}, then B's finish by name {rows_finish_by_name}; with the token: A's heartbeat"
+        " {rows_renew}, B's finish {rows_finish}",
+        "linhas: sinal de vida de A {rows_renew_by_id}, depois conclusão de B pelo nome {rows_finish_by_name}; com o token: sinal"
+        " de A {rows_renew}, conclusão de B {rows_finish}",
+        facts={
+            "rows_renew_by_id": Fact(stolen, "rows"),
+            "rows_finish_by_name": Fact(by_name, "rows"),
+            "rows_renew": Fact(renewal, "rows"),
+            "rows_finish": Fact(finish, "rows"),
+        },
     )
 
 
@@ -219,30 +300,41 @@ def heartbeat_by_id(play: Play) -> Observed:
 )
 def asynchronous_commit(stage: Stage) -> Observed:
     if not stage.embedded:
-        why = "a server has to be crashed, and the lab crashes none but one of its own"
+        why = "a server has to be crashed, and the lab crashes only its own"
         return Observed(None, "not run", "não rodou", why)
-    # The log is written by somebody else only every ten seconds, so that the crash comes before it.
+    crashes = 2
+    # Other processes write the log only every ten seconds, so that the crash comes before them.
     with scratch_server(wal_writer_delay="10s") as server:
-        lazy = [_claim_crash_claim(server, synchronous_commit="off") for _ in range(2)]
-        safe = [_claim_crash_claim(server, synchronous_commit="on") for _ in range(2)]
-        drawn = [_claim_crash_claim(server, synchronous_commit="off", minted=RANDOM) for _ in range(2)]
-    repeated, again, alike = (sum(each.before == each.after for each in crashes) for crashes in (lazy, safe, drawn))
-    through, refused, by_luck = (sum(each.late_rows for each in crashes) for crashes in (lazy, safe, drawn))
-    first, last = lazy[0], safe[0]
+        lazy = [_claim_crash_claim(server, synchronous_commit="off") for _ in range(crashes)]
+        safe = [_claim_crash_claim(server, synchronous_commit="on") for _ in range(crashes)]
+        drawn = [_claim_crash_claim(server, synchronous_commit="off", minted=RANDOM) for _ in range(crashes)]
+    ways = {"async": lazy, "sync": safe, "random": drawn}
+    repeated = {way: sum(each.before == each.after for each in seen) for way, seen in ways.items()}
+    through = {way: sum(each.late_rows for each in seen) for way, seen in ways.items()}
     return Observed(
-        repeated > 0 and through == repeated and again == refused == alike == by_luck == 0,
-        f"asynchronous: token {first.before}, after the crash {first.after}; repeated {repeated} of {len(lazy)}, late writes {through}"
-        f"; synchronous: {last.before}, then {last.after}; repeated {again} of {len(safe)}, late writes {refused}"
-        f"; asynchronous and random: repeated {alike} of {len(drawn)}, late writes {by_luck}",
-        f"assíncrono: token {first.before}, depois da queda {first.after}; repetido {repeated} de {len(lazy)}, escritas atrasadas {through}"
-        f"; síncrono: {last.before}, depois {last.after}; repetido {again} de {len(safe)}, escritas atrasadas {refused}"
-        f"; assíncrono e aleatório: repetido {alike} de {len(drawn)}, escritas atrasadas {by_luck}",
+        repeated["async"] > 0 and through == repeated and repeated["sync"] == repeated["random"] == 0,
+        "asynchronous: token {token_async}, after the crash {token_async_after}; repeated {repeated_async} of {crashes}, late writes"
+        " {through_async}; synchronous: {token_sync}, then {token_sync_after}; repeated {repeated_sync} of {crashes}, late writes"
+        " {through_sync}; asynchronous and random: repeated {repeated_random} of {crashes}, late writes {through_random}",
+        "assíncrono: token {token_async}, depois da queda {token_async_after}; repetido {repeated_async} de {crashes}, escritas"
+        " atrasadas {through_async}; síncrono: {token_sync}, depois {token_sync_after}; repetido {repeated_sync} de {crashes},"
+        " escritas atrasadas {through_sync}; assíncrono e aleatório: repetido {repeated_random} de {crashes}, escritas atrasadas"
+        " {through_random}",
+        facts={
+            "token_async": Fact(lazy[0].before),
+            "token_async_after": Fact(lazy[0].after),
+            "token_sync": Fact(safe[0].before),
+            "token_sync_after": Fact(safe[0].after),
+            "crashes": Fact(crashes, "crashes"),
+            **{f"repeated_{way}": Fact(tokens, "tokens") for way, tokens in repeated.items()},
+            **{f"through_{way}": Fact(writes, "writes") for way, writes in through.items()},
+        },
     )
 
 
 @dataclass(frozen=True)
 class _Crash:
-    """Document 1's token before and after a crash, and the rows that the first one's late failure changed."""
+    """Document 1's token before and after a crash, and the rows that the first worker's late failure changed."""
 
     before: int
     after: int

@@ -6,10 +6,11 @@ import psycopg
 
 from lab.base import wait
 from lab.base.errors import LabError
-from lab.base.language import Text, brazilian
+from lab.base.facts import Fact
+from lab.base.language import Text
 from lab.experiments import lease_budget
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 from lab.server.open_transactions import wait_for_older_transactions
 
@@ -30,54 +31,76 @@ lesson = Lesson(
 
 @lesson.scenario("too_short")
 def too_short(play: Play) -> Observed:
-    effects, finished = play["c_counts"].rows[0][1], [len(play[step].rows) for step in ("a_finishes", "b_finishes")]
+    effects = whole(play["c_counts"].one("efeitos"))
+    slow, second = len(play["a_finishes"].rows), len(play["b_finishes"].rows)
     return Observed(
-        effects == "2" and finished == [0, 1],
-        f"effects of document 1: {effects}; finishes granted: A {finished[0]}, B {finished[1]}",
-        f"efeitos do documento 1: {effects}; conclusões aceitas: A {finished[0]}, B {finished[1]}",
+        (effects, slow, second) == (2, 0, 1),
+        "effects of document 1: {effects}; finishes granted: A {rows_finish_a}, B {rows_finish_b}",
+        "efeitos do documento 1: {effects}; conclusões aceitas: A {rows_finish_a}, B {rows_finish_b}",
+        facts={
+            "effects": Fact(effects, "effects"),
+            "rows_finish_a": Fact(slow, "rows"),
+            "rows_finish_b": Fact(second, "rows"),
+        },
     )
 
 
 @lesson.scenario("renewed")
 def renewed(play: Play) -> Observed:
-    effects, late, got = play["c_counts"].rows[0][1], len(play["c_recovers"].rows), play["b_claims"].value
-    holds = (effects, late, got) == ("1", 0, "2") and len(play["a_finishes"].rows) == 1
+    effects, late = whole(play["c_counts"].one("efeitos")), len(play["c_recovers"].rows)
+    document = whole(play["b_claims"].one("documento_id"))
     return Observed(
-        holds,
-        f"recovered {late}; B got document {got}; effects of document 1: {effects}",
-        f"recuperados: {late}; B recebeu o documento {got}; efeitos do documento 1: {effects}",
+        (effects, late, document) == (1, 0, 2) and len(play["a_finishes"].rows) == 1,
+        "recovered {recovered}; B got document {document}; effects of document 1: {effects}",
+        "recuperados: {recovered}; B recebeu o documento {document}; efeitos do documento 1: {effects}",
+        facts={
+            "recovered": Fact(late, "documents"),
+            "document": Fact(document),
+            "effects": Fact(effects, "effects"),
+        },
     )
 
 
 @lesson.scenario("only_owner")
 def only_owner(play: Play) -> Observed:
-    granted = len(play["a_renews"].rows)
-    refused = [
-        len(play[step].rows) for step in ("b_renews_foreign", "a_renews_late", "a_renews_taken", "d_renews_finished")
-    ]
+    steps = ("a_renews", "b_renews_foreign", "a_renews_late", "a_renews_taken", "d_renews_finished")
+    owner, foreign, recovered, taken_over, finished = (len(play[step].rows) for step in steps)
     return Observed(
-        granted == 1 and refused == [0, 0, 0, 0],
-        f"rows renewed: by the owner {granted}; with another token {refused[0]}, once recovered {refused[1]},"
-        f" once taken over {refused[2]}, once finished {refused[3]}",
-        f"linhas renovadas: pelo dono {granted}; com outro token {refused[0]}, depois de recuperado {refused[1]},"
-        f" depois de assumido {refused[2]}, depois de concluído {refused[3]}",
+        (owner, foreign, recovered, taken_over, finished) == (1, 0, 0, 0, 0),
+        "rows renewed: by the owner {rows_renew}; with another token {rows_foreign}, once recovered {rows_recovered}, once taken"
+        " over {rows_taken_over}, once finished {rows_finished}",
+        "linhas renovadas: pelo dono {rows_renew}; com outro token {rows_foreign}, depois de recuperado {rows_recovered}, depois de"
+        " assumido {rows_taken_over}, depois de concluído {rows_finished}",
+        facts={
+            "rows_renew": Fact(owner, "rows"),
+            "rows_foreign": Fact(foreign, "rows"),
+            "rows_recovered": Fact(recovered, "rows"),
+            "rows_taken_over": Fact(taken_over, "rows"),
+            "rows_finished": Fact(finished, "rows"),
+        },
     )
 
 
 @lesson.scenario("maximum")
 def maximum(play: Play) -> Observed:
-    beats = {minute: play[f"h_beats_at_{minute}"].rows for minute in (4, 8, 12, 15)}
-    granted = [minute for minute, rows in beats.items() if rows]
-    refused = [minute for minute, rows in beats.items() if not rows]
-    cut = [minute for minute, rows in beats.items() if rows and rows[0][1] == "t"]
-    holds = (granted, cut, refused) == ([4, 8, 12], [12], [15])
-    recovered, taken_by = play["c_recovers"].rows, play["b_claims"].value
+    beats = {minute: play[f"h_beats_at_{minute}"] for minute in (4, 8, 12, 15)}
+    granted = tuple(minute for minute, beat in beats.items() if beat.rows)
+    refused = tuple(minute for minute, beat in beats.items() if not beat.rows)
+    cut = tuple(minute for minute in granted if flag(beats[minute].one("no_limite")))
+    recovered, document = len(play["c_recovers"].rows), whole(play["b_claims"].one("documento_id"))
     return Observed(
-        holds and len(recovered) == 1 and taken_by == "1",
-        f"renewed at minute {_list(granted)} (cut short at {_list(cut)}), refused at {_list(refused)};"
-        f" recovered {len(recovered)}, and B got document {taken_by}",
-        f"renovada nos minutos {_list(granted)} (encurtada no {_list(cut)}), recusada no {_list(refused)};"
-        f" recuperados: {len(recovered)}, e B recebeu o documento {taken_by}",
+        (granted, cut, refused) == ((4, 8, 12), (12,), (15,)) and (recovered, document) == (1, 1),
+        "renewed at minute {renewed} (cut short at {cut_short}), refused at {refused}; recovered {recovered}, and B got document"
+        " {document}",
+        "renovada nos minutos {renewed} (encurtada no {cut_short}), recusada no {refused}; recuperados: {recovered}, e B recebeu o"
+        " documento {document}",
+        facts={
+            "renewed": Fact(granted, "min"),
+            "cut_short": Fact(cut, "min"),
+            "refused": Fact(refused, "min"),
+            "recovered": Fact(recovered, "documents"),
+            "document": Fact(document),
+        },
     )
 
 
@@ -88,44 +111,68 @@ def maximum(play: Play) -> Observed:
 )
 def budget_of_a_lease(stage: Stage) -> Observed:
     planned, judged = lease_budget.measure(stage.conninfo, 1000 if stage.load else 400).halves
-    leases = [lease_budget.percentile(planned.held, 50), lease_budget.percentile(planned.held, 95), planned.lease]
-    overruns = [judged.overruns(lease) for lease in leases]
-    measured, of = len(planned.held), len(judged.held)
-    half, most, enough = (f"{lease * 1000:.1f} ms" for lease in leases)
-    margin = f"{planned.margin * 1000:.1f} ms"
+    most = 95
+    half_lease, most_lease = (lease_budget.percentile(planned.held, percent) for percent in (50, most))
+    budget = planned.lease
+    half_overruns, most_overruns, overruns = (judged.overruns(lease) for lease in (half_lease, most_lease, budget))
     return Observed(
-        overruns[0] > overruns[1] > overruns[2],
-        f"{measured} measured: half end within {half}, 95 % within {most}; 99th percentile of the work and {margin} of margin:"
-        f" {enough}. Of {of} others these leases overrun {overruns[0]}, {overruns[1]} and {overruns[2]}",
-        f"{measured} medidos: metade acaba em {brazilian(half)}, 95 % em {brazilian(most)}; percentil 99 do trabalho e"
-        f" {brazilian(margin)} de margem: {brazilian(enough)}. Em outros {of}, esses prazos estouram {overruns[0]},"
-        f" {overruns[1]} e {overruns[2]} vezes",
+        half_overruns > most_overruns > overruns,
+        "{measured} measured: half end within {half_lease:1} ms, {most} % within {most_lease:1} ms; {percentile}th percentile of the"
+        " work and {margin:1} ms of margin: {budget:1} ms. Of {judged} others these leases overrun {half_overruns},"
+        " {most_overruns} and {budget_overruns}",
+        "{measured} medidos: metade acaba em {half_lease:1} ms, {most} % em {most_lease:1} ms; percentil {percentile} do trabalho e"
+        " {margin:1} ms de margem: {budget:1} ms. Em outros {judged}, esses prazos estouram {half_overruns}, {most_overruns} e"
+        " {budget_overruns} vezes",
+        facts={
+            "measured": Fact(len(planned.held), "documents"),
+            "half_lease": Fact(half_lease * 1000, "ms"),
+            "most": Fact(most, "%"),
+            "most_lease": Fact(most_lease * 1000, "ms"),
+            "percentile": Fact(lease_budget.PERCENTILE),
+            "margin": Fact(planned.margin * 1000, "ms"),
+            "budget": Fact(budget * 1000, "ms"),
+            "judged": Fact(len(judged.held), "documents"),
+            "half_overruns": Fact(half_overruns, "documents"),
+            "most_overruns": Fact(most_overruns, "documents"),
+            "budget_overruns": Fact(overruns, "documents"),
+        },
     )
 
 
 @lesson.scenario("same_connection", core=False)
 def same_connection(play: Play) -> Observed:
-    work, beat, attempts = play["a_works"], len(play["a_beats"].rows), play["c_reads"].rows[0][3]
-    holds = work.waited_for == ("M",) and len(play["c_recovers"].rows) == 1 and (beat, attempts) == (0, "2")
+    recovered, renewed = len(play["c_recovers"].rows), len(play["a_beats"].rows)
+    attempts = whole(play["c_reads"].one("tentativas"))
     return Observed(
-        holds,
-        f"recovered during the work: {len(play['c_recovers'].rows)}; rows renewed after it: {beat}; attempts {attempts}",
-        f"recuperados durante o trabalho: {len(play['c_recovers'].rows)}; linhas renovadas depois: {beat};"
-        f" tentativas: {attempts}",
+        play["a_works"].waited_for == ("M",) and (recovered, renewed, attempts) == (1, 0, 2),
+        "recovered during the work: {recovered}; rows renewed after it: {rows_renew}; attempts {attempts}",
+        "recuperados durante o trabalho: {recovered}; linhas renovadas depois: {rows_renew}; tentativas: {attempts}",
+        facts={
+            "recovered": Fact(recovered, "documents"),
+            "rows_renew": Fact(renewed, "rows"),
+            "attempts": Fact(attempts, "attempts"),
+        },
     )
 
 
 @lesson.scenario("inside_transaction", core=False)
 def inside_transaction(play: Play) -> Observed:
-    own, others = play["a_reads"].rows[0][1], play["c_reads"].rows[0][1]
-    orphans = play["c_counts"].rows[0][1]
-    recovered = [len(play[step].rows) for step in ("c_recovers", "c_recovers_again")]
+    own, others = (flag(play[step].one("vale")) for step in ("a_reads", "c_reads"))
+    orphaned = whole(play["c_counts"].one("orfaos"))
+    during, after = len(play["c_recovers"].rows), len(play["c_recovers_again"].rows)
     return Observed(
-        (own, others, orphans, recovered) == ("t", "f", "1", [0, 1]),
-        f"the lease stands for A: {own}, for others: {others}; orphans {orphans};"
-        f" recovered during the transaction {recovered[0]}, after its rollback {recovered[1]}",
-        f"a reserva vale para A: {_yes(own)}, para os outros: {_yes(others)}; órfãos: {orphans};"
-        f" recuperados durante a transação: {recovered[0]}, depois do ROLLBACK: {recovered[1]}",
+        (own, others, orphaned, during, after) == (True, False, 1, 0, 1),
+        "the lease stands for A: {valid_for_a}, for others: {valid_for_others}; orphans {orphaned}; recovered during the"
+        " transaction {recovered}, after its rollback {recovered_again}",
+        "a reserva vale para A: {valid_for_a}, para os outros: {valid_for_others}; órfãos: {orphaned}; recuperados durante a"
+        " transação: {recovered}, depois do ROLLBACK: {recovered_again}",
+        facts={
+            "valid_for_a": Fact(own),
+            "valid_for_others": Fact(others),
+            "orphaned": Fact(orphaned, "documents"),
+            "recovered": Fact(during, "documents"),
+            "recovered_again": Fact(after, "documents"),
+        },
     )
 
 
@@ -140,8 +187,13 @@ def indexed_deadline(stage: Stage) -> Observed:
     indexed, _ = _heap_only(stage, "CREATE INDEX ON fila_documentos (reservado_ate)")
     return Observed(
         without > renewals / 2 and indexed == 0,
-        f"heap-only of {renewals} renewals: {without} without the index, {indexed} with it",
-        f"renovações heap-only, de {renewals}: {without} sem o índice, {indexed} com ele",
+        "heap-only of {renewals} renewals: {heap_only} without the index, {heap_only_indexed} with it",
+        "renovações heap-only, de {renewals}: {heap_only} sem o índice, {heap_only_indexed} com ele",
+        facts={
+            "renewals": Fact(renewals, "renewals"),
+            "heap_only": Fact(without, "renewals"),
+            "heap_only_indexed": Fact(indexed, "renewals"),
+        },
     )
 
 
@@ -188,11 +240,3 @@ def _updates(connection: psycopg.Connection, at_least: int) -> tuple[int, int]:
     if not wait.until(there, 10):
         raise LabError("The server's statistics did not show the updates within 10 s.")
     return row
-
-
-def _list(minutes: list[int]) -> str:
-    return ", ".join(map(str, minutes))
-
-
-def _yes(value: str | None) -> str:
-    return "sim" if value == "t" else "não"

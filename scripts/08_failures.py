@@ -8,12 +8,12 @@ from threading import Barrier
 import psycopg
 
 from lab.base.facts import Fact
-from lab.base.language import Text, brazilian
+from lab.base.language import Text
 from lab.base.sql_text import onward
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 from lab.server.open_transactions import wait_for_older_transactions
 from lab.worker.failures import classify, of_status
@@ -41,28 +41,49 @@ VALUE = (
 
 @lesson.scenario("one_retry")
 def one_retry(play: Play) -> Observed:
-    claims = [play[step].value for step in ("a_claims", "a_claims_again", "a_claims_once_more")]
-    bad, *good = play["c_reads"].rows
-    others = [row[2] for row in good]
+    steps = ("a_claims", "a_claims_again", "a_claims_once_more")
+    documents = tuple(whole(play[step].one("documento_id")) for step in steps)
+    attempts, *others = map(whole, play["c_reads"].column("tentativas"))
+    status, reason = (play["c_reads"].column(name)[0] for name in ("status", "ultimo_erro"))
     return Observed(
-        claims == ["1", "1", "1"] and others == ["0", "0", "0"] and bad[1:] == ("pendente", "3", "erro"),
-        f"claims in a row: {_list(claims)}; attempts of document 1: {bad[2]}, of the others: {_list(others)};"
-        f" what the table says of it: {bad[3]}",
-        f"reservas seguidas: {_list(claims)}; tentativas do documento 1: {bad[2]}, dos outros: {_list(others)};"
-        f" o que a tabela diz dele: {bad[3]}",
+        documents == (1, 1, 1) and others == [0, 0, 0] and (status, attempts, reason) == ("pendente", 3, "erro"),
+        "claims in a row: {documents:/ }; attempts of document 1: {attempts}, of the others: {attempts_others:/ };"
+        " what the table says of it: {reason}",
+        "reservas seguidas: {documents:/ }; tentativas do documento 1: {attempts}, dos outros: {attempts_others:/ };"
+        " o que a tabela diz dele: {reason}",
+        facts={
+            "documents": Fact(documents),
+            "attempts": Fact(attempts, "attempts"),
+            "attempts_others": Fact(tuple(others), "attempts"),
+            "reason": Fact(reason),
+        },
     )
 
 
 @lesson.scenario("by_category")
 def by_category(play: Play) -> Observed:
-    content, system = (play[step].rows[0][1:] for step in ("a_fails_content", "a_fails_system"))
-    now, later = ([row[0] for row in play[step].rows] for step in ("b_claims", "b_claims_later"))
-    ended = play["c_reads"].rows[0]
-    holds = (content, system) == (("falhou", None), ("pendente", "t")) and (now, later) == (["3", "4"], ["2"])
+    content, system = (
+        (play[step].one("status"), flag(play[step].one("adiado"))) for step in ("a_fails_content", "a_fails_system")
+    )
+    now, later = (tuple(map(whole, play[step].column("documento_id"))) for step in ("b_claims", "b_claims_later"))
+    names = ("documento_id", "status", "tentativas", "categoria_erro", "ultimo_erro")
+    ended = tuple(play["c_reads"].column(name)[0] for name in names)
     return Observed(
-        holds and ended == ("1", "falhou", "1", "conteudo", "valor nao e um numero"),
-        f"content: {content[0]} ({ended[4]}); system: {system[0]}, put off; B got {_list(now)}, an hour later {_list(later)}",
-        f"conteúdo: {content[0]} ({ended[4]}); sistema: {system[0]}, adiado; B recebeu {_list(now)}, uma hora depois {_list(later)}",
+        (content, system) == (("falhou", None), ("pendente", True))
+        and (now, later) == ((3, 4), (2,))
+        and ended == ("1", "falhou", "1", "conteudo", "valor nao e um numero"),
+        "content: {status_content} ({reason}); system: {status_system}, put off: {put_off}; B got {documents:/ }, an hour later"
+        " {documents_later:/ }",
+        "conteúdo: {status_content} ({reason}); sistema: {status_system}, adiado: {put_off}; B recebeu {documents:/ }, uma hora"
+        " depois {documents_later:/ }",
+        facts={
+            "status_content": Fact(content[0]),
+            "reason": Fact(ended[-1]),
+            "status_system": Fact(system[0]),
+            "put_off": Fact(system[1]),
+            "documents": Fact(now),
+            "documents_later": Fact(later),
+        },
     )
 
 
@@ -83,12 +104,21 @@ def backoff(stage: Stage) -> Observed:
     within = all(full[each] / 2 <= min(delays[each]) and max(delays[each]) <= full[each] for each in delays)
     spread = all(max(delays[each]) - min(delays[each]) > full[each] / 4 for each in delays)
     different = len({delay for _, delay in rows})
-    seen = {each: f"{min(delays[each]):.1f} to {max(delays[each]):.1f} s" for each in (1, 5, 9, 12)}
-    listed = "; ".join(f"{attempt}: {delay}" for attempt, delay in seen.items())
+    shown = {"first": delays[1], "fifth": delays[5], "ninth": delays[9], "twelfth": delays[12]}
     return Observed(
         within and spread,
-        f"delay after attempt {listed}; {different} different ones of {len(rows)}",
-        f"espera depois da tentativa {brazilian(listed).replace(' to ', ' a ')}; {different} diferentes em {len(rows)}",
+        "delay after the first attempt {first_least:1} to {first_most:1} s, the fifth {fifth_least:1} to {fifth_most:1} s, the ninth"
+        " {ninth_least:1} to {ninth_most:1} s, the twelfth {twelfth_least:1} to {twelfth_most:1} s; {different} different ones of"
+        " {delays}",
+        "espera depois da primeira tentativa {first_least:1} a {first_most:1} s, da quinta {fifth_least:1} a {fifth_most:1} s, da nona"
+        " {ninth_least:1} a {ninth_most:1} s, da décima segunda {twelfth_least:1} a {twelfth_most:1} s; {different} diferentes em"
+        " {delays}",
+        facts={
+            **{f"{attempt}_least": Fact(min(seconds), "s") for attempt, seconds in shown.items()},
+            **{f"{attempt}_most": Fact(max(seconds), "s") for attempt, seconds in shown.items()},
+            "different": Fact(different, "delays"),
+            "delays": Fact(len(rows), "delays"),
+        },
     )
 
 
@@ -118,12 +148,20 @@ def counted_apart(stage: Stage) -> Observed:
             " WHERE categoria_erro IS NOT NULL GROUP BY categoria_erro, status ORDER BY categoria_erro"
         ).fetchall()
     expected = [("conexao", "pendente"), ("conteudo", "falhou"), ("impasse", "pendente"), ("sistemico", "pendente")]
-    told = ", ".join(f"{category} {number} ({status})" for category, status, number in counted)
-    states = ", ".join(sorted(str(error.sqlstate or "none") for error in ends.values() if error))
+    found = {category: (number, status) for category, status, number in counted}
+    names = {"conexao": "connection", "conteudo": "content", "impasse": "deadlock", "sistemico": "systemic"}
+    sqlstates = sorted((error.sqlstate for error in ends.values() if error), key=str)
     return Observed(
         counted == [(*pair, 1) for pair in expected],
-        f"{told}; by SQLSTATE {states}",
-        f"{told}; pelos SQLSTATEs {states}",
+        "conexao {connection} ({status_connection}), conteudo {content} ({status_content}), impasse {deadlock} ({status_deadlock}),"
+        " sistemico {systemic} ({status_systemic}); by SQLSTATE {sqlstates}",
+        "conexao {connection} ({status_connection}), conteudo {content} ({status_content}), impasse {deadlock} ({status_deadlock}),"
+        " sistemico {systemic} ({status_systemic}); pelos SQLSTATEs {sqlstates}",
+        facts={
+            **{name: Fact(found.get(category, (0, None))[0], "documents") for category, name in names.items()},
+            **{f"status_{name}": Fact(found.get(category, (0, None))[1]) for category, name in names.items()},
+            "sqlstates": Fact(tuple(sqlstates)),
+        },
     )
 
 
@@ -135,40 +173,57 @@ def counted_apart(stage: Stage) -> Observed:
 )
 def receivers_answers(stage: Stage) -> Observed:
     stage.build(8)
+    answers = {"busy": 429, "failing": 503, "rejecting": 422}
     ends = {}
     with stage.connection() as connection:
-        for status in (429, 503, 422):
+        for answer, http_status in answers.items():
             document = connection.execute("SELECT documento_id, token_reserva FROM reservar('worker-a')").fetchone()
-            failure = classify(of_status(status))
+            failure = classify(of_status(http_status))
             row = connection.execute(
                 "SELECT status, disponivel_em > relogio() FROM falhar(%s, %s, %s, %s)",
                 [*(document or (None, None)), failure.category, failure.reason],
             ).fetchone()
-            ends[status] = (failure.category, *(row or ()))
-    told = "; ".join(f"{status}: {category}, {state}" for status, (category, state, _) in ends.items())
+            ends[answer] = (failure.category, *(row or (None, None)))
+    told = (
+        "{http_busy}: {category_busy}, {status_busy}; {http_failing}: {category_failing}, {status_failing};"
+        " {http_rejecting}: {category_rejecting}, {status_rejecting}"
+    )
     return Observed(
         ends
         == {
-            429: ("sistemico", "pendente", True),
-            503: ("sistemico", "pendente", True),
-            422: ("conteudo", "falhou", None),
+            "busy": ("sistemico", "pendente", True),
+            "failing": ("sistemico", "pendente", True),
+            "rejecting": ("conteudo", "falhou", None),
         },
         told,
         told,
+        facts={
+            **{f"http_{answer}": Fact(http_status) for answer, http_status in answers.items()},
+            **{f"category_{answer}": Fact(category) for answer, (category, _, _) in ends.items()},
+            **{f"status_{answer}": Fact(status) for answer, (_, status, _) in ends.items()},
+        },
     )
 
 
 @lesson.scenario("crash")
 def crash(play: Play) -> Observed:
-    attempts = [play[step].rows[0][1] for step in ("a_claims", "b_claims")]
-    after = [play[step].rows[0][1] for step in ("c_recovers", "c_recovers_again")]
+    attempts = [play[step].one("tentativas") for step in ("a_claims", "b_claims")]
+    first, second = (play[step].one("status") for step in ("c_recovers", "c_recovers_again"))
     offered = len(play["d_asks"].rows)
-    ended = play["c_reads"].rows[0]
-    holds = (attempts, after, offered) == (["1", "2"], ["pendente", "falhou"], 0)
+    names = ("status", "tentativas", "max_tentativas", "categoria_erro", "ultimo_erro")
+    ended = [play["c_reads"].one(name) for name in names]
     return Observed(
-        holds and ended[1:] == ("falhou", "2", "2", "queda", "worker sem sinal"),
-        f"after crash 1 {after[0]}, after crash 2 {after[1]} ({ended[4]}); offered to a third worker: {offered}",
-        f"depois da queda 1: {after[0]}; da queda 2: {after[1]} ({ended[4]}); oferecidos a um terceiro worker: {offered}",
+        (attempts, first, second, offered) == (["1", "2"], "pendente", "falhou", 0)
+        and ended == ["falhou", "2", "2", "queda", "worker sem sinal"],
+        "after the first crash {status_first}, after the second {status_second} ({reason}); offered to a third worker: {offered}",
+        "depois da primeira queda: {status_first}; da segunda: {status_second} ({reason}); oferecidos a um terceiro worker:"
+        " {offered}",
+        facts={
+            "status_first": Fact(first),
+            "status_second": Fact(second),
+            "reason": Fact(ended[-1]),
+            "offered": Fact(offered, "documents"),
+        },
     )
 
 
@@ -180,7 +235,7 @@ def crash(play: Play) -> Observed:
 def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
     stage.build(8)
     with stage.connection() as connection:
-        # Whatever was put off has been updated, so it lies in the table in no order; else neighbours would share a buffer.
+        # A document that was put off has been updated, so they lie in the table in no order; else neighbours would share a buffer.
         connection.execute(
             "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em, disponivel_em)"
             " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-15 09:00-03' + n * INTERVAL '1 s',"
@@ -195,15 +250,19 @@ def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
         connection.execute("DROP INDEX fila_documentos_devidos_idx, fila_documentos_devidos_inquilino_idx")
         connection.execute("CREATE INDEX ON fila_documentos (criado_em, documento_id) WHERE status = 'pendente'")
         old = _buffers(connection, choice.replace("ORDER BY disponivel_em", "ORDER BY criado_em"))
-    keys = [claim[0] for claim in claims if claim]
-    waiting = f"{delayed:,}"
+    keys = tuple(claim[0] for claim in claims if claim)
     return Observed(
-        old > 100 * new and keys == ["NFE-0001", "NFE-0002", "NFE-0003", "NFE-0004"],
-        f"buffers a claim with {waiting} put off at the head of the old order: {old:,}; ordered by disponivel_em: {new};"
-        f" claimed: {_list(keys)}",
-        f"buffers por reserva com {brazilian(waiting)} adiados no início da ordem antiga: {brazilian(f'{old:,}')};"
-        f" ordenando por disponivel_em: {new}; reservados: {_list(keys)}",
-        facts={"old": Fact(old, "buffers"), "new": Fact(new, "buffers")},
+        old > 100 * new and keys == ("NFE-0001", "NFE-0002", "NFE-0003", "NFE-0004"),
+        "buffers a claim with {delayed} put off at the head of the old order: {old}; ordered by disponivel_em: {new};"
+        " claimed: {keys:/ }",
+        "buffers por reserva com {delayed} adiados no início da ordem antiga: {old}; ordenando por disponivel_em: {new};"
+        " reservados: {keys:/ }",
+        facts={
+            "delayed": Fact(delayed, "documents"),
+            "old": Fact(old, "buffers"),
+            "new": Fact(new, "buffers"),
+            "keys": Fact(keys),
+        },
     )
 
 
@@ -238,11 +297,17 @@ def redacted(stage: Stage) -> Observed:
     given = sum(CANARY in reason for reason in [*reasons, reasons[-1]])
     return Observed(
         given == kept == len(reasons) + 1 and (in_errors, in_audit, broken) == (0, 0, False) and longest <= 200,
-        f"reasons given with the canary: {given}; kept with it: ultimo_erro {in_errors}, auditoria {in_audit};"
-        f" {kept} kept, of {longest} characters at most",
-        f"motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {in_errors}, auditoria {in_audit};"
-        f" {kept} guardados, de no máximo {longest} caracteres",
-        facts={"given": Fact(given, "reasons"), "leaked": Fact(in_errors + in_audit, "reasons")},
+        "reasons given with the canary: {given}; kept with it: ultimo_erro {leaked_errors}, auditoria {leaked_audit};"
+        " {kept} kept, of {longest} characters at most",
+        "motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {leaked_errors}, auditoria {leaked_audit};"
+        " {kept} guardados, de no máximo {longest} caracteres",
+        facts={
+            "given": Fact(given, "reasons"),
+            "leaked_errors": Fact(in_errors, "rows"),
+            "leaked_audit": Fact(in_audit, "rows"),
+            "kept": Fact(kept, "reasons"),
+            "longest": Fact(longest, "characters"),
+        },
     )
 
 
@@ -254,25 +319,35 @@ def redacted(stage: Stage) -> Observed:
     core=False,
 )
 def rounds(stage: Stage) -> Observed:
-    (bad, done), (bad_after, done_after) = (_rounds(stage, 20, retry_all=all_alike) for all_alike in (True, False))
+    (tried, done), (tried_after, done_after) = (_rounds(stage, 20, retry_all=all_alike) for all_alike in (True, False))
     return Observed(
-        (bad, done) == (20, 0) and (bad_after, done_after) == (1, 3),
-        f"one retry for everything: document 1 tried {bad} times, {done} finished; by category: tried {bad_after} time,"
-        f" {done_after} finished",
-        f"sem critério: documento 1 tentado {bad} vezes, {done} concluídos; por categoria: tentado {bad_after} vez,"
-        f" {done_after} concluídos",
+        (tried, done) == (20, 0) and (tried_after, done_after) == (1, 3),
+        "one retry for everything: document 1 tried {tried} times, {finished} finished; by category: tried {tried_by_category}"
+        " time, {finished_by_category} finished",
+        "sem critério: documento 1 tentado {tried} vezes, {finished} concluídos; por categoria: tentado {tried_by_category} vez,"
+        " {finished_by_category} concluídos",
+        facts={
+            "tried": Fact(tried, "attempts"),
+            "finished": Fact(done, "documents"),
+            "tried_by_category": Fact(tried_after, "attempts"),
+            "finished_by_category": Fact(done_after, "documents"),
+        },
     )
 
 
 @lesson.scenario("counted_at_report", core=False)
 def counted_at_report(play: Play) -> Observed:
-    claims = [play[step].rows for step in ("a_claims", "b_claims", "d_claims")]
-    handed = sum(map(len, claims))
-    _, counted, allowed = claims[-1][0]
+    handed_out = sum(len(play[step].rows) for step in ("a_claims", "b_claims", "d_claims"))
+    counted, allowed = (whole(play["d_claims"].one(name)) for name in ("tentativas", "max_tentativas"))
     return Observed(
-        (handed, counted, allowed) == (3, "0", "2"),
-        f"handed out {handed} times, counted {counted}, allowed {allowed}",
-        f"entregue {handed} vezes, contadas {counted}, permitidas {allowed}",
+        (handed_out, counted, allowed) == (3, 0, 2),
+        "handed out {handed_out} times, counted {attempts}, allowed {allowed}",
+        "entregue {handed_out} vezes, contadas {attempts}, permitidas {allowed}",
+        facts={
+            "handed_out": Fact(handed_out, "times"),
+            "attempts": Fact(counted, "attempts"),
+            "allowed": Fact(allowed, "attempts"),
+        },
     )
 
 
@@ -283,22 +358,34 @@ def counted_at_report(play: Play) -> Observed:
     core=False,
 )
 def twelve_crashes(stage: Stage) -> Observed:
-    at_report, at_claim = _handed_out(stage, 12, at_claim=False), _handed_out(stage, 12, at_claim=True)
+    crashes = 12
+    at_report, at_claim = (_handed_out(stage, crashes, at_claim=at_claim) for at_claim in (False, True))
     return Observed(
-        (at_report, at_claim) == (12, 5),
-        f"handed out in 12 rounds, five attempts allowed: counted at the report {at_report}, at the claim {at_claim}",
-        f"entregas em 12 rodadas, com cinco tentativas permitidas: contando no relato {at_report}, na reserva {at_claim}",
+        (at_report, at_claim) == (crashes, 5),
+        "handed out in {crashes} rounds, five attempts allowed: counted at the report {at_report}, at the claim {at_claim}",
+        "entregas em {crashes} rodadas, com cinco tentativas permitidas: contando no relato {at_report}, na reserva {at_claim}",
+        facts={
+            "crashes": Fact(crashes, "rounds"),
+            "at_report": Fact(at_report, "times"),
+            "at_claim": Fact(at_claim, "times"),
+        },
     )
 
 
 @lesson.scenario("batch", core=False)
 def batch(play: Play) -> Observed:
-    states = [[row[1] for row in play[step].rows] for step in ("c_reads", "c_reads_again")]
-    whole, each = (state.count("concluido") for state in states)
+    together, apart = (play[step].column("status") for step in ("c_reads", "c_reads_again"))
+    finished, finished_apart = (states.count("concluido") for states in (together, apart))
     return Observed(
-        whole == 0 and play["a_ends"].command == "ROLLBACK" and each == 3 and states[1][3] == "falhou",
-        f"finished of 4: in one piece {whole}, with savepoints {each}, and document 4 {states[1][3]}",
-        f"concluídos de 4: tudo junto {whole}; com SAVEPOINT {each}, e o documento 4 {states[1][3]}",
+        (finished, finished_apart) == (0, 3) and play["a_ends"].command == "ROLLBACK" and apart[3] == "falhou",
+        "finished of {total}: in one piece {finished}, with savepoints {finished_apart}, and document 4 {status}",
+        "concluídos de {total}: tudo junto {finished}; com SAVEPOINT {finished_apart}, e o documento 4 {status}",
+        facts={
+            "total": Fact(len(together), "documents"),
+            "finished": Fact(finished, "documents"),
+            "finished_apart": Fact(finished_apart, "documents"),
+            "status": Fact(apart[3]),
+        },
     )
 
 
@@ -307,8 +394,13 @@ def commit_after_error(play: Play) -> Observed:
     commit, finished = play["a_commits"], len(play["c_reads"].rows)
     return Observed(
         (commit.outcome, commit.command, finished) == ("done", "ROLLBACK", 0),
-        f"COMMIT: {commit.outcome}, and the server answers {commit.command}; finished: {finished}",
-        f"COMMIT: sem erro, e o servidor responde {commit.command}; concluídos: {finished}",
+        "error of COMMIT: {sqlstate}, and the server answers {answer}; finished: {finished}",
+        "erro do COMMIT: {sqlstate}, e o servidor responde {answer}; concluídos: {finished}",
+        facts={
+            "sqlstate": Fact(commit.sqlstate),
+            "answer": Fact(commit.command),
+            "finished": Fact(finished, "documents"),
+        },
     )
 
 
@@ -333,8 +425,9 @@ def commit_says(stage: Stage) -> Observed:
     assert row
     return Observed(
         tag == "ROLLBACK" and row[0] == 0,
-        f"commit() raised nothing; the tag of COMMIT: {tag}; finished: {row[0]}",
-        f"commit() não acusou nada; resposta ao COMMIT: {tag}; concluídos: {row[0]}",
+        "commit() raised nothing; the tag of COMMIT: {answer}; finished: {finished}",
+        "commit() não acusou nada; resposta ao COMMIT: {answer}; concluídos: {finished}",
+        facts={"answer": Fact(tag), "finished": Fact(row[0], "documents")},
     )
 
 
@@ -472,7 +565,3 @@ def _handed_out(stage: Stage, crashes: int, *, at_claim: bool) -> int:
             watch.execute(recover.encode())
             watch.execute(LATER)
     return handed
-
-
-def _list(values: list[str] | list[str | None]) -> str:
-    return " ".join(map(str, values))

@@ -1,16 +1,17 @@
-"""Lesson 09: a call to the outside cannot be rolled back; a stage, a key and a receiver with books of its own make it safe."""
+"""Lesson 09: a call to the outside cannot be rolled back; a stage, a key and a receiver with a ledger of its own make it safe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from lab.base.errors import LabError
-from lab.base.language import Text, brazilian
+from lab.base.facts import Fact
+from lab.base.language import Text
 from lab.drills import ablation, catalogue, report
 from lab.drills.ablation import Matrix
 from lab.drills.catalogue import DrillOutcome
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, whole
 from lab.scenario.stage import Stage
 
 lesson = Lesson(
@@ -34,39 +35,66 @@ RECEIVERS = ("receiver_down", "receiver_away", "receiver_killed")
 
 @lesson.scenario("inside")
 def inside(play: Play) -> Observed:
-    (lost_status, _, lost), (status, attempts, entries) = play["c_reads"].rows[0], play["c_counts"].rows[0]
+    cut, done = play["c_reads"], play["c_counts"]
+    entries_cut, entries, attempts = (
+        whole(run.one(name)) for run, name in ((cut, "lancamentos"), (done, "lancamentos"), (done, "tentativas"))
+    )
+    status = done.one("status")
     return Observed(
-        (lost_status, lost) == ("processando", "0") and (status, attempts, entries) == ("concluido", "2", "1"),
-        f"entries after the cut connection: {lost}; after {attempts} attempts, {status}: {entries}",
-        f"lançamentos depois da conexão cortada: {lost}; depois de {attempts} tentativas, {status}: {entries}",
+        (cut.one("status"), entries_cut) == ("processando", 0) and (status, attempts, entries) == ("concluido", 2, 1),
+        "entries after the cut connection: {entries_cut}; after {attempts} attempts, {status}: {entries}",
+        "lançamentos depois da conexão cortada: {entries_cut}; depois de {attempts} tentativas, {status}: {entries}",
+        facts={
+            "entries_cut": Fact(entries_cut, "entries"),
+            "attempts": Fact(attempts, "attempts"),
+            "status": Fact(status),
+            "entries": Fact(entries, "entries"),
+        },
     )
 
 
 @lesson.scenario("unknown")
 def unknown(play: Play) -> Observed:
-    (_, first_token, first_key, _), (_, token, key, stage) = play["a_claims"].rows[0], play["b_claims"].rows[0]
+    first, second = play["a_claims"], play["b_claims"]
+    tokens = tuple(whole(claim.one("token_reserva")) for claim in (first, second))
+    key, stage = second.one("chave_operacao"), second.one("etapa")
     blind = play["b_finishes_blindly"].sqlstate
-    status, _, _, reference = play["c_looks"].rows[0]
+    status, reference = (play["c_looks"].one(name) for name in ("status", "referencia_externa"))
     return Observed(
-        first_key == key
-        and first_token != token
+        first.one("chave_operacao") == key
+        and len(set(tokens)) == 2
         and stage == "desconhecido"
+        and blind is not None
         and (status, reference) == ("concluido", "R-000001"),
-        f"tokens {first_token} and {token}, one key {key}; stage {stage}; a finish without asking: {blind}; then {status} as {reference}",
-        f"tokens {first_token} e {token}, uma chave {key}; etapa {stage}; concluir sem perguntar: {blind}; depois {status} como"
-        f" {reference}",
+        "tokens {tokens:/ and }, one key {key}; stage {stage}; a finish without asking: {sqlstate}; then {status} as {reference}",
+        "tokens {tokens:/ e }, uma chave {key}; etapa {stage}; concluir sem perguntar: {sqlstate}; depois {status} como"
+        " {reference}",
+        facts={
+            "tokens": Fact(tokens),
+            "key": Fact(key),
+            "stage": Fact(stage),
+            "sqlstate": Fact(blind),
+            "status": Fact(status),
+            "reference": Fact(reference),
+        },
     )
 
 
 @lesson.scenario("exhausted")
 def exhausted(play: Play) -> Observed:
-    became = [(stage, status) for _, stage, status in play["c_recovers"].rows]
+    recovered = play["c_recovers"]
+    became = dict(zip(recovered.column("etapa"), recovered.column("status"), strict=True))
     left = len(play["b_asks"].rows)
-    told = "; ".join(f"{stage}: {status}" for stage, status in became)
     return Observed(
-        became == [("nao_chamado", "falhou"), ("desconhecido", "conciliacao"), ("obtido", "concluido")] and left == 0,
-        f"{told}; left to claim {left}",
-        f"{told}; restam para reservar {left}",
+        became == {"nao_chamado": "falhou", "desconhecido": "conciliacao", "obtido": "concluido"} and left == 0,
+        "nao_chamado: {status_not_called}; desconhecido: {status_unknown}; obtido: {status_obtained}; left to claim {left}",
+        "nao_chamado: {status_not_called}; desconhecido: {status_unknown}; obtido: {status_obtained}; restam para reservar {left}",
+        facts={
+            "status_not_called": Fact(became.get("nao_chamado")),
+            "status_unknown": Fact(became.get("desconhecido")),
+            "status_obtained": Fact(became.get("obtido")),
+            "left": Fact(left, "documents"),
+        },
     )
 
 
@@ -103,8 +131,8 @@ def defence_matrix(stage: Stage) -> Observed:
 def _worth(matrix: Matrix) -> Observed:
     """What a matrix says about the claim; one of some defences only can refute it, and cannot prove it."""
     shown = {each.name: each.shown for each in ablation.defences()}
-    en = "; ".join(f"{shown[row.defence].en} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
-    pt = "; ".join(f"{shown[row.defence].pt} {row.with_it.total} → {row.without_it.total}" for row in matrix.rows)
+    en = "; ".join(_with_and_without(row.defence, shown[row.defence].en) for row in matrix.rows)
+    pt = "; ".join(_with_and_without(row.defence, shown[row.defence].pt) for row in matrix.rows)
     kept = ablation.recorded()
     recorded = all(row == kept.row(row.defence) for row in matrix.rows)
     tried = len(matrix.rows)
@@ -117,17 +145,34 @@ def _worth(matrix: Matrix) -> Observed:
         f"documents damaged with and without it: {en}",
         f"documentos danificados com e sem ela: {pt}",
         why,
+        facts={
+            **{f"{row.defence}_with": Fact(row.with_it.total, "documents") for row in matrix.rows},
+            **{f"{row.defence}_without": Fact(row.without_it.total, "documents") for row in matrix.rows},
+        },
     )
+
+
+def _with_and_without(defence: str, shown: str) -> str:
+    """The part of the sentence that tells of one defence, around its two facts."""
+    return f"{shown} {{{defence}_with}} → {{{defence}_without}}"
 
 
 @lesson.scenario("late_stage", core=False)
 def late_stage(play: Play) -> Observed:
-    late, owner = len(play["a_records"].rows), len(play["b_records"].rows)
-    late_word, word = len(play["a_hands_over"].rows), play["b_hands_over"].rows[0][1]
+    late_stage, stage, late_hand_over = (len(play[step].rows) for step in ("a_records", "b_records", "a_hands_over"))
+    status = play["b_hands_over"].one("status")
     return Observed(
-        (late, owner, late_word, word) == (0, 1, 0, "conciliacao"),
-        f"rows: A's stage {late}, B's stage {owner}; B hands it over: {word}; A's late word {late_word}",
-        f"linhas: etapa de A {late}, etapa de B {owner}; B encaminha: {word}; palavra atrasada de A {late_word}",
+        (late_stage, stage, late_hand_over, status) == (0, 1, 0, "conciliacao"),
+        "rows: A's stage {rows_late_stage}, B's stage {rows_stage}; B hands it over: {status}; A's late word"
+        " {rows_late_reconcile}",
+        "linhas: etapa de A {rows_late_stage}, etapa de B {rows_stage}; B encaminha: {status}; palavra atrasada de A"
+        " {rows_late_reconcile}",
+        facts={
+            "rows_late_stage": Fact(late_stage, "rows"),
+            "rows_stage": Fact(stage, "rows"),
+            "status": Fact(status),
+            "rows_late_reconcile": Fact(late_hand_over, "rows"),
+        },
     )
 
 
@@ -172,14 +217,14 @@ def unknown_and_irreversible(stage: Stage) -> Observed:
 )
 def random_kills(stage: Stage) -> Observed:
     seen = catalogue.hold(catalogue.find(catalogue.RANDOM_KILLS), stage.conninfo)
-    assert seen.crowd
-    figures = report.crowd_figures(seen.crowd)
-    lost, duplicates = seen.damage.lost, seen.damage.duplicates
+    assert seen.random_kills
     return Observed(
         catalogue.each_once(seen),
-        f"documents {seen.documents}, effects {seen.effects}, executed twice {duplicates}, lost {lost}; {figures.en}",
-        f"documentos {seen.documents}, efeitos {seen.effects}, executados em dobro {duplicates}, perdidos {lost}; {figures.pt}",
+        "documents {total}, effects {effects}, executed twice {duplicates}, lost {lost}; " + report.RANDOM_KILLS.en,
+        "documentos {total}, efeitos {effects}, executados em dobro {duplicates}, perdidos {lost}; "
+        + report.RANDOM_KILLS.pt,
         "; ".join(seen.faults),
+        facts={**_figures([seen]), **seen.random_kills.facts},
     )
 
 
@@ -208,23 +253,33 @@ def _judged(held: Mapping[str, DrillOutcome], names: Sequence[str]) -> Observed:
         raise LabError(f"The claim needs the drill {missing[0]}, which was not held.")
     seen = [held[name] for name in names]
     failed = [name for name in names if not catalogue.find(name).expected(held[name])]
-
-    def total(figure: str) -> int:
-        return sum(getattr(outcome, figure) for outcome in seen)
-
-    lost = sum(outcome.damage.lost for outcome in seen)
-    duplicates = sum(outcome.damage.duplicates for outcome in seen)
-    seconds = f"{max(outcome.seconds for outcome in seen):.1f}"
     return Observed(
         not failed,
-        f"drills {len(seen)}: documents {total('documents')}, effects {total('effects')}, executed twice {duplicates}, lost {lost}"
-        f"; refused: calls {total('repeated_calls')}, late writes {total('late_writes')}; to people {total('reconciliation')}"
-        f"; over after {seconds} s at most",
-        f"ensaios {len(seen)}: documentos {total('documents')}, efeitos {total('effects')}, executados em dobro {duplicates}, perdidos"
-        f" {lost}; recusadas: chamadas {total('repeated_calls')}, escritas atrasadas {total('late_writes')}; para conciliação"
-        f" {total('reconciliation')}; tudo resolvido em no máximo {brazilian(seconds)} s",
+        "drills {drills}: documents {total}, effects {effects}, executed twice {duplicates}, lost {lost}; refused: calls"
+        " {calls_refused}, late writes {writes_refused}; to people {reconciliation}; over after {longest:1} s at most",
+        "ensaios {drills}: documentos {total}, efeitos {effects}, executados em dobro {duplicates}, perdidos {lost}; recusadas:"
+        " chamadas {calls_refused}, escritas atrasadas {writes_refused}; para conciliação {reconciliation}; tudo resolvido em no"
+        " máximo {longest:1} s",
         "; ".join(f"{name}: {_why(held[name])}" for name in failed),
+        facts={
+            "drills": Fact(len(seen), "drills"),
+            **_figures(seen),
+            "calls_refused": Fact(sum(outcome.repeated_calls for outcome in seen), "calls"),
+            "writes_refused": Fact(sum(outcome.late_writes for outcome in seen), "writes"),
+            "reconciliation": Fact(sum(outcome.reconciliation for outcome in seen), "documents"),
+            "longest": Fact(max(outcome.seconds for outcome in seen), "s"),
+        },
     )
+
+
+def _figures(seen: Sequence[DrillOutcome]) -> Mapping[str, Fact]:
+    """What counts in every drill, summed up over these."""
+    return {
+        "total": Fact(sum(outcome.documents for outcome in seen), "documents"),
+        "effects": Fact(sum(outcome.effects for outcome in seen), "effects"),
+        "duplicates": Fact(sum(outcome.damage.duplicates for outcome in seen), "effects"),
+        "lost": Fact(sum(outcome.damage.lost for outcome in seen), "documents"),
+    }
 
 
 def _why(outcome: DrillOutcome) -> str:

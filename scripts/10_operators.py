@@ -12,8 +12,9 @@ from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
 from lab.protocol import forbidden, grants, permissions
+from lab.protocol.monitor import STANDS
 from lab.protocol.permissions import Call
-from lab.scenario.result import Play
+from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
 from lab.server.session import SCHEMA
 
@@ -21,7 +22,7 @@ lesson = Lesson(
     __file__,
     minutes=12,
     question=Text(
-        "The queue hangs, somebody says. Who may step in, how, and what must he not be able to do?",
+        "The queue seems to hang. Who may step in, how, and what must they not be able to do?",
         "A fila travou, diz alguém. Quem pode intervir, como, e o que essa pessoa não pode conseguir fazer?",
     ),
     answer=Text(
@@ -51,83 +52,125 @@ def needs_roles(told: object) -> object:
 
 @lesson.scenario("pause")
 def pause(play: Play) -> Observed:
-    live, orphan = len(play["o_pauses"].rows), play["o_pauses_orphan"].rows
-    late = [len(play[step].rows) for step in ("a_finishes", "a_renews")]
-    offered = [row[0] for row in play["b_claims"].rows]
-    again = play["b_claims_again"].rows
+    live, orphan = len(play["o_pauses"].rows), play["o_pauses_orphan"]
+    late_finish, late_renewal = (len(play[step].rows) for step in ("a_finishes", "a_renews"))
+    again = play["b_claims_again"]
+    document, token, attempt, version = (
+        whole(again.one(name)) for name in ("documento_id", "token_reserva", "tentativas", "versao")
+    )
     return Observed(
         live == 0
-        and orphan == (("1", "pausado", "2"),)
-        and late == [0, 0]
-        and offered == ["2", "3", "4"]
-        and again == (("1", "5", "2", "4"),),
-        f"rows paused: live lease {live}, orphan {len(orphan)}; late finish {late[0]}, late renewal {late[1]}"
-        f"; once resumed: attempt {again[0][2]} under token {again[0][1]}",
-        f"linhas pausadas: reserva viva {live}, órfão {len(orphan)}; conclusão atrasada {late[0]}, renovação atrasada {late[1]}"
-        f"; depois de retomado: tentativa {again[0][2]} com o token {again[0][1]}",
+        and orphan.rows == (("1", "pausado", "2"),)
+        and (late_finish, late_renewal) == (0, 0)
+        and play["b_claims"].column("documento_id") == ("2", "3", "4")
+        and (document, token, attempt, version) == (1, 5, 2, 4),
+        "rows paused: live lease {rows_live}, orphan {rows_orphaned}; late finish {rows_late_finish}, late renewal"
+        " {rows_late_renew}; once resumed: attempt {attempts} under token {token}",
+        "linhas pausadas: reserva viva {rows_live}, órfão {rows_orphaned}; conclusão atrasada {rows_late_finish}, renovação"
+        " atrasada {rows_late_renew}; depois de retomado: tentativa {attempts} com o token {token}",
+        facts={
+            "rows_live": Fact(live, "rows"),
+            "rows_orphaned": Fact(len(orphan.rows), "rows"),
+            "rows_late_finish": Fact(late_finish, "rows"),
+            "rows_late_renew": Fact(late_renewal, "rows"),
+            "attempts": Fact(attempt, "attempts"),
+            "token": Fact(token),
+        },
     )
 
 
 @lesson.scenario("blind_reset")
 def blind_reset(play: Play) -> Observed:
     recovered, paused = len(play["o_recovers"].rows), len(play["o_pauses"].rows)
-    live = [row[0] for row in play["o_resets"].rows if row[1] == "t"]
+    resets = play["o_resets"]
+    alive = [
+        document
+        for document, lives in zip(resets.column("documento_id"), resets.column("reserva_viva"), strict=True)
+        if flag(lives)
+    ]
     finished = len(play["a_finishes"].rows) + len(play["b_finishes"].rows)
-    documents, effects = play["o_counts"].rows[0]
-    told = [row for row in play["o_audits"].rows if row[3] == "operador"]
+    total, effects = (whole(play["o_counts"].one(name)) for name in ("documentos", "efeitos"))
+    told = play["o_audits"].column("quem").count("operador")
     return Observed(
-        (recovered, paused) == (0, 0)
-        and live == ["1", "2"]
-        and finished == 0
-        and (documents, effects) == ("2", "4")
-        and not told,
-        f"taken from live workers: recuperar {recovered}, pausar {paused}, blind reset {len(live)}"
-        f"; then {effects} effects for {documents} documents, {finished} finishes let through, audit rows of the reset {len(told)}",
-        f"tirados de workers vivos: recuperar {recovered}, pausar {paused}, às cegas {len(live)}"
-        f"; depois, {effects} efeitos para {documents} documentos, {finished} conclusões aceitas, linhas de auditoria {len(told)}",
+        (recovered, paused, finished, told) == (0, 0, 0, 0) and alive == ["1", "2"] and (total, effects) == (2, 4),
+        "taken from live workers: recuperar {recovered}, pausar {paused}, blind reset {taken_alive}"
+        "; then {effects} effects for {total} documents, {rows_finish} finishes let through, audit rows of the reset {audit_rows}",
+        "tirados de workers vivos: recuperar {recovered}, pausar {paused}, às cegas {taken_alive}"
+        "; depois, {effects} efeitos para {total} documentos, {rows_finish} conclusões aceitas, linhas de auditoria {audit_rows}",
+        facts={
+            "recovered": Fact(recovered, "documents"),
+            "paused": Fact(paused, "documents"),
+            "taken_alive": Fact(len(alive), "documents"),
+            "effects": Fact(effects, "effects"),
+            "total": Fact(total, "documents"),
+            "rows_finish": Fact(finished, "rows"),
+            "audit_rows": Fact(told, "rows"),
+        },
     )
 
 
 @lesson.scenario("commands")
 def commands(play: Play) -> Observed:
-    refused = [play[step].sqlstate for step in ("o_gives_no_reason", "o_gives_no_name")]
-    stale = [len(play[step].rows) for step in ("o_pauses_what_was_seen", "o_resumes_again")]
+    refused = {play[step].sqlstate for step in ("o_gives_no_reason", "o_gives_no_name")}
+    stale = sum(len(play[step].rows) for step in ("o_pauses_what_was_seen", "o_resumes_again"))
     obeyed = [len(play[step].rows) for step in ("o_pauses", "o_resumes")]
-    audit = play["o_audits"].rows
-    by_operator = [row for row in audit if row[3] == "operador"]
-    unchanged = play["o_examines_at_last"].rows[0][2:] == play["o_examines_again"].rows[0][2:]
+    audited = play["o_audits"]
+    by_operator = audited.column("quem").count("operador")
+    unchanged = all(
+        play["o_examines_at_last"].one(name) == play["o_examines_again"].one(name)
+        for name in ("tentativas", "categoria_erro", "ultimo_erro")
+    )
     return Observed(
-        refused == ["22023", "22023"]
-        and stale == [0, 0]
+        refused == {"22023"}
+        and stale == 0
         and obeyed == [1, 1]
-        and [row[0] for row in audit] == ["1", "2", "3", "4"]
-        and len(by_operator) == sum(obeyed)
+        and audited.column("versao") == ("1", "2", "3", "4")
+        and by_operator == sum(obeyed)
         and unchanged,
-        f"without a reason or a name {refused[0]}; by an old version {sum(stale)} rows; obeyed {sum(obeyed)}"
-        f"; audit rows of the operator {len(by_operator)}",
-        f"sem motivo ou sem nome {refused[0]}; com versão velha {sum(stale)} linhas; atendidos {sum(obeyed)}"
-        f"; linhas do operador na auditoria {len(by_operator)}",
+        "without a reason or a name {sqlstate}; by an old version {rows_stale} rows; obeyed {rows_obeyed}"
+        "; audit rows of the operator {audit_rows}",
+        "sem motivo ou sem nome {sqlstate}; com versão velha {rows_stale} linhas; atendidos {rows_obeyed}"
+        "; linhas do operador na auditoria {audit_rows}",
+        facts={
+            "sqlstate": Fact(tuple(refused)),
+            "rows_stale": Fact(stale, "rows"),
+            "rows_obeyed": Fact(sum(obeyed), "rows"),
+            "audit_rows": Fact(by_operator, "rows"),
+        },
     )
 
 
 @lesson.scenario("reconcile")
 def reconcile(play: Play) -> Observed:
-    status, version, attempts, worker, live, stage, key, reference = play["o_examines"].rows[0]
+    shown, after = play["o_examines"], play["o_examines_again"]
+    status, version, attempts, worker, live = (
+        shown.one(name) for name in ("status", "versao", "tentativas", "worker_id", "reserva_viva")
+    )
+    stage, key, reference = (shown.one(name) for name in ("etapa", "chave_operacao", "referencia_externa"))
     confirmed, again = len(play["o_confirms"].rows), len(play["o_confirms_again"].rows)
-    after = play["o_examines_again"].rows[0]
-    audit = play["o_audits"].rows
     return Observed(
         (status, version, attempts, worker, live) == ("conciliacao", "3", "1", "worker-a", "f")
         and (stage, key, reference) == ("desconhecido", "padrao/NFE-0001", None)
         and play["o_confirms_nothing"].sqlstate == "22023"
         and len(play["o_pauses"].rows) == 0
         and (confirmed, again) == (1, 0)
-        and after == ("concluido", "4", "1", "obtido", "R-4711")
-        and audit[-1] == ("4", "conciliacao", "concluido", "operador", "achado no receptor"),
-        f"shown: {status}, attempts {attempts}, {worker}, stage {stage}, key {key}; confirmed {confirmed} row, a second time {again}"
-        f"; now {after[0]} with {after[4]}",
-        f"mostrado: {status}, tentativas {attempts}, {worker}, etapa {stage}, chave {key}; confirmado: {confirmed} linha,"
-        f" na segunda vez {again}; agora {after[0]} com {after[4]}",
+        and after.rows == (("concluido", "4", "1", "obtido", "R-4711"),)
+        and play["o_audits"].rows[-1] == ("4", "conciliacao", "concluido", "operador", "achado no receptor"),
+        "shown: {status}, attempts {attempts}, {worker}, stage {stage}, key {key}; confirmed {rows_confirm} row, a second time"
+        " {rows_again}; now {status_after} with {reference}",
+        "mostrado: {status}, tentativas {attempts}, {worker}, etapa {stage}, chave {key}; confirmado: {rows_confirm} linha,"
+        " na segunda vez {rows_again}; agora {status_after} com {reference}",
+        facts={
+            "status": Fact(status),
+            "attempts": Fact(whole(attempts), "attempts"),
+            "worker": Fact(worker),
+            "stage": Fact(stage),
+            "key": Fact(key),
+            "rows_confirm": Fact(confirmed, "rows"),
+            "rows_again": Fact(again, "rows"),
+            "status_after": Fact(after.one("status")),
+            "reference": Fact(after.one("referencia_externa")),
+        },
     )
 
 
@@ -143,19 +186,29 @@ def each_role_its_part(stage: Stage) -> Observed:
     stage.build(STATE)
     with stage.connection() as connection:
         report = permissions.check(connection)
-        attempts = forbidden.trespass(connection, report.calls)
+        attempts = forbidden.attempts(connection, report.calls)
         held = forbidden.grants(connection, report.calls)
-    calls, tried = len(report.calls), len(attempts)
+    tried = len(attempts)
     refused = sum(attempt.refused for attempt in attempts)
-    by_role = {duty: sum(attempt.duty == duty for attempt in attempts) for duty in grants.DUTIES}
-    counted = ", ".join(f"{duty} {number}" for duty, number in by_role.items())
     needed = sum(grant.asked for grant in held)
     return Observed(
         report.good and refused == tried > 0 and needed == len(held) > 0,
-        f"allowed {report.allowed} of {calls}; refused {refused} of {tried} ({counted}); grants needed {needed} of {len(held)}",
-        f"permitidas {report.allowed} de {calls}; recusadas {refused} de {tried} ({counted}); direitos necessários {needed} de"
-        f" {len(held)}",
-        facts={"through": Fact(tried - refused, "statements")},
+        "allowed {allowed} of {calls}; refused {refused} of {tried} (application {tried_application}, worker {tried_worker}, operator"
+        " {tried_operator}, reader {tried_reader}); grants needed {needed} of {grants}",
+        "permitidas {allowed} de {calls}; recusadas {refused} de {tried} (application {tried_application}, worker {tried_worker},"
+        " operator {tried_operator}, reader {tried_reader}); direitos necessários {needed} de {grants}",
+        facts={
+            "allowed": Fact(report.allowed, "calls"),
+            "calls": Fact(len(report.calls), "calls"),
+            "refused": Fact(refused, "statements"),
+            "tried": Fact(tried, "statements"),
+            **{
+                f"tried_{duty}": Fact(sum(attempt.duty == duty for attempt in attempts), "statements")
+                for duty in grants.DUTIES
+            },
+            "needed": Fact(needed, "grants"),
+            "grants": Fact(len(held), "grants"),
+        },
     )
 
 
@@ -163,7 +216,7 @@ def each_role_its_part(stage: Stage) -> Observed:
 @lesson.experiment(
     "check_permissions",
     "The check before a deployment runs the whole protocol as the service accounts on a document and a tenant of its own, keeps"
-    " no live document from anybody, leaves nothing, and names every missing grant.",
+    " no live document from any worker, leaves nothing, and names every missing grant.",
     "A verificação antes da implantação roda o protocolo inteiro como as contas de serviço, em documento e inquilino próprios, não"
     " tira documento vivo de ninguém, não deixa nada e diz cada direito que falta.",
 )
@@ -172,49 +225,83 @@ def check_permissions(stage: Stage) -> Observed:
     report, claimed, left = _claimed_beside_the_check(stage)
     stage.build(STATE)
     with stage.connection() as connection:
+        total = len(connection.execute("SELECT FROM fila_documentos").fetchall())
         revoked = {grant: _named_when_revoked(connection, grant) for grant in _grants(connection)}
     named = sum(missing == (grant,) for grant, missing in revoked.items())
-    calls = len(report.calls)
     return Observed(
-        report.good and report.on_own_row and claimed == 4 and naive == 3 and left == 0 and named == len(revoked) > 0,
-        f"allowed {report.allowed} of {calls}; meanwhile another worker claims {claimed} of 4 (beside a check on live documents {naive})"
-        f"; left behind {left}; grants revoked one at a time: {named} of {len(revoked)} named",
-        f"permitidas {report.allowed} de {calls}; enquanto isso outro worker reserva {claimed} de 4 (ao lado de uma verificação sobre"
-        f" documentos vivos, {naive}); sobraram {left}; direitos revogados um a um: {named} de {len(revoked)} apontados",
-        facts={"claimed": Fact(claimed)},
+        report.good
+        and report.on_own_row
+        and claimed == total
+        and naive == total - 1
+        and left == 0
+        and named == len(revoked) > 0,
+        "allowed {allowed} of {calls}; meanwhile another worker claims {claimed} of {total} (beside a check on live documents"
+        " {claimed_naive}); left behind {left}; grants revoked one at a time: {named} of {revoked} named",
+        "permitidas {allowed} de {calls}; enquanto isso outro worker reserva {claimed} de {total} (ao lado de uma verificação sobre"
+        " documentos vivos, {claimed_naive}); sobraram {left}; direitos revogados um a um: {named} de {revoked} apontados",
+        facts={
+            "allowed": Fact(report.allowed, "calls"),
+            "calls": Fact(len(report.calls), "calls"),
+            "claimed": Fact(claimed, "documents"),
+            "total": Fact(total, "documents"),
+            "claimed_naive": Fact(naive, "documents"),
+            "left": Fact(left, "rows"),
+            "named": Fact(named, "grants"),
+            "revoked": Fact(len(revoked), "grants"),
+        },
     )
 
 
 @lesson.scenario("requeue", core=False)
 def requeue(play: Play) -> Observed:
-    before, after = play["a_claims"].rows[0], play["b_claims"].rows[0]
-    failed = play["a_fails"].rows[0][1]
+    before, after = (
+        [play[step].one(name) for name in ("token_reserva", "tentativas", "chave_operacao", "etapa")]
+        for step in ("a_claims", "b_claims")
+    )
+    token, attempts, key, stage = after
+    failed = play["a_fails"].one("status")
     late, finished = len(play["a_finishes"].rows), len(play["b_finishes"].rows)
     return Observed(
         failed == "conciliacao"
-        and before[1:] == ("1", "1", "padrao/NFE-0001", "nao_chamado")
-        and after[1:] == ("2", "2", "padrao/NFE-0001", "desconhecido")
+        and before == ["1", "1", "padrao/NFE-0001", "nao_chamado"]
+        and after == ["2", "2", "padrao/NFE-0001", "desconhecido"]
         and (late, finished) == (0, 1),
-        f"from {failed}: attempt {after[2]}, token {after[1]}, stage {after[4]}, key {after[3]} as before"
-        f"; finishes: old token {late}, new {finished}",
-        f"de {failed}: tentativa {after[2]}, token {after[1]}, etapa {after[4]}, chave {after[3]} como antes"
-        f"; conclusões: token antigo {late}, novo {finished}",
+        "from {status}: attempt {attempts}, token {token}, stage {stage}, key {key} as before"
+        "; finishes: old token {rows_late_finish}, new {rows_finish}",
+        "de {status}: tentativa {attempts}, token {token}, etapa {stage}, chave {key} como antes"
+        "; conclusões: token antigo {rows_late_finish}, novo {rows_finish}",
+        facts={
+            "status": Fact(failed),
+            "attempts": Fact(whole(attempts), "attempts"),
+            "token": Fact(whole(token)),
+            "stage": Fact(stage),
+            "key": Fact(key),
+            "rows_late_finish": Fact(late, "rows"),
+            "rows_finish": Fact(finished, "rows"),
+        },
     )
 
 
 @needs_roles
 @lesson.scenario("for_update_privilege", core=False)
 def for_update_privilege(play: Play) -> Observed:
-    read, locked = len(play["b_reads"].rows), play["b_locks"].sqlstate
-    wrote, claimed = len(play["b_writes"].rows), len(play["c_claims"].rows)
+    read, locked_again, wrote, claimed = (
+        len(play[step].rows) for step in ("b_reads", "b_locks_again", "b_writes", "c_claims")
+    )
+    refused = {play[step].sqlstate for step in ("b_locks", "b_shares", "c_reads")}
     return Observed(
-        (read, locked, play["b_shares"].sqlstate, len(play["b_locks_again"].rows)) == (1, "42501", "42501", 1)
-        and wrote == 1
-        and (play["c_reads"].sqlstate, claimed) == ("42501", 1),
-        f"reader: SELECT {read} row, FOR UPDATE {locked}; with UPDATE on one column it locks, and writes {wrote} row"
-        f"; worker, without any right on the table, claims {claimed}",
-        f"leitor: SELECT {read} linha, FOR UPDATE {locked}; com UPDATE em uma coluna bloqueia e escreve {wrote} linha"
-        f"; worker, sem direito nenhum sobre a tabela, reserva {claimed}",
+        (read, locked_again, wrote, claimed) == (1, 1, 1, 1) and refused == {"42501"},
+        "reader: SELECT {rows_read} row, FOR UPDATE {sqlstate}; with UPDATE on one column it locks {rows_locked} row, and writes"
+        " {rows_written}; worker, without any right on the table, claims {claimed}",
+        "leitor: SELECT {rows_read} linha, FOR UPDATE {sqlstate}; com UPDATE em uma coluna bloqueia {rows_locked} linha e escreve"
+        " {rows_written}; worker, sem direito nenhum sobre a tabela, reserva {claimed}",
+        facts={
+            "rows_read": Fact(read, "rows"),
+            "sqlstate": Fact(play["b_locks"].sqlstate),
+            "rows_locked": Fact(locked_again, "rows"),
+            "rows_written": Fact(wrote, "rows"),
+            "claimed": Fact(claimed, "documents"),
+        },
     )
 
 
@@ -222,61 +309,92 @@ def for_update_privilege(play: Play) -> Observed:
 @lesson.scenario("hijack", core=False)
 def hijack(play: Play) -> Observed:
     refused = play["b_writes"].sqlstate
-    hijacked, cured = play["o_counts"].value, play["o_counts_again"].value
-    answers = [play[step].value for step in ("b_asks", "b_asks_again", "b_asks_at_last")]
+    hijacked, cured = (whole(play[step].one("alterados")) for step in ("o_counts", "o_counts_again"))
+    answers = [flag(play[step].one("aceito")) for step in ("b_asks", "b_asks_again", "b_asks_at_last")]
     return Observed(
-        refused == "42501" and (hijacked, cured) == ("4", "0") and answers == ["f", "t", "f"],
-        f"own UPDATE {refused}; documents changed through the function: {hijacked}, with a fixed search_path {cured}",
-        f"UPDATE próprio {refused}; documentos alterados pela função: {hijacked}; com search_path fixo, {cured}",
+        refused == "42501" and (hijacked, cured) == (4, 0) and answers == [False, True, False],
+        "own UPDATE {sqlstate}; documents changed through the function: {changed}, with a fixed search_path {changed_fixed}",
+        "UPDATE próprio {sqlstate}; documentos alterados pela função: {changed}; com search_path fixo, {changed_fixed}",
+        facts={
+            "sqlstate": Fact(refused),
+            "changed": Fact(hijacked, "documents"),
+            "changed_fixed": Fact(cured, "documents"),
+        },
     )
 
 
 @needs_roles
 @lesson.scenario("executable_by_everyone", core=False)
 def executable_by_everyone(play: Play) -> Observed:
-    deleted, after, public = play["b_empties"].value, play["b_empties_again"].sqlstate, play["o_counts"].value
+    refused, revoked = play["b_deletes"].sqlstate, play["b_empties_again"].sqlstate
+    deleted, public = whole(play["b_empties"].one("apagados")), whole(play["o_counts"].one("de_todos"))
     return Observed(
-        play["b_deletes"].sqlstate == "42501" and (deleted, after, public) == ("4", "42501", "0"),
-        f"a reader's DELETE {play['b_deletes'].sqlstate}; through the new function {deleted} rows, once revoked {after}"
-        f"; functions of the protocol that everyone may execute: {public}",
-        f"DELETE do leitor {play['b_deletes'].sqlstate}; pela função nova, {deleted} linhas; depois de revogada, {after}"
-        f"; funções do protocolo que todos podem executar: {public}",
+        (refused, deleted, revoked, public) == ("42501", 4, "42501", 0),
+        "a reader's DELETE {sqlstate}; through the new function {deleted} rows, once revoked {sqlstate_revoked}"
+        "; functions of the protocol that everyone may execute: {public}",
+        "DELETE do leitor {sqlstate}; pela função nova, {deleted} linhas; depois de revogada, {sqlstate_revoked}"
+        "; funções do protocolo que todos podem executar: {public}",
+        facts={
+            "sqlstate": Fact(refused),
+            "deleted": Fact(deleted, "rows"),
+            "sqlstate_revoked": Fact(revoked),
+            "public": Fact(public, "functions"),
+        },
     )
 
 
 @needs_roles
 @lesson.scenario("row_security", core=False)
 def row_security(play: Play) -> Observed:
-    before, after, owner = (play[step].value for step in ("b_counts", "b_counts_again", "o_counts"))
-    view, claimed, at_last = play["b_asks_the_view"].value, len(play["c_claims"].rows), play["b_counts_at_last"].value
+    steps = ("b_counts", "b_counts_again", "o_counts", "b_counts_at_last")
+    before, after, owner, at_last = (whole(play[step].one("documentos")) for step in steps)
+    view, claimed = whole(play["b_asks_the_view"].one("aguardando")), len(play["c_claims"].rows)
     return Observed(
-        (before, after, owner, at_last) == ("4", "0", "4", "4") and (view, claimed) == ("4", 1),
-        f"reader counts {before}, with row security {after}, owner {owner}; with a policy {at_last}",
-        f"o leitor conta {before}, com segurança de linha {after}, o dono {owner}; com uma política {at_last}",
+        (before, after, owner, at_last) == (4, 0, 4, 4) and (view, claimed) == (4, 1),
+        "reader counts {counted}, with row security {counted_secured}, owner {counted_owner}; with a policy {counted_policy}",
+        "o leitor conta {counted}, com segurança de linha {counted_secured}, o dono {counted_owner}; com uma política"
+        " {counted_policy}",
+        facts={
+            "counted": Fact(before, "documents"),
+            "counted_secured": Fact(after, "documents"),
+            "counted_owner": Fact(owner, "documents"),
+            "counted_policy": Fact(at_last, "documents"),
+        },
     )
 
 
 @lesson.scenario("one_view", core=False)
 def one_view(play: Play) -> Observed:
-    columns, row = play["o_looks"].columns or (), play["o_looks"].rows[0]
-    counts = {name: int(value or 0) for name, value in zip(columns, row, strict=True)}
-    stand = [counts[name] for name in columns[:8]]
-    taken = play["o_looks_again"].rows[0]
-    failures = {row[0]: row[1] for row in play["o_asks_why"].rows}
-    listed = ", ".join(f"{category} {number}" for category, number in failures.items())
+    looked, again = play["o_looks"], play["o_looks_again"]
+    stand = [whole(looked.one(name)) for name in STANDS]
+    retrying, renewals, taken_over = (whole(looked.one(name)) for name in ("repetindo", "renovacoes", "recuperacoes"))
+    orphaned, retrying_again, recovered = (whole(again.one(name)) for name in ("orfaos", "repetindo", "recuperacoes"))
+    why = play["o_asks_why"]
+    failures = dict(zip(why.column("categoria_erro"), map(whole, why.column("falhas")), strict=True))
     return Observed(
-        stand == [1] * 8
-        and (counts["repetindo"], counts["renovacoes"], counts["recuperacoes"]) == (1, 1, 0)
+        stand == [1] * len(STANDS)
+        and (retrying, renewals, taken_over) == (1, 1, 0)
         and play["o_asks_how_long"].rows == (("t", "t", "t"),)
-        and taken == ("0", "2", "1")
-        and failures == {"conteudo": "1", "queda": "1", "sistemico": "1"},
-        f"{sum(stand)} documents in {len(stand)} states; renewals {counts['renovacoes']}, take-overs {taken[2]}; failures: {listed}",
-        f"{sum(stand)} documentos em {len(stand)} estados; renovações {counts['renovacoes']}, recuperações {taken[2]}; falhas: {listed}",
+        and (orphaned, retrying_again, recovered) == (0, 2, 1)
+        and failures == {"conteudo": 1, "queda": 1, "sistemico": 1},
+        "{total} documents in {states} states; renewals {renewals}, take-overs {recovered}; failures: conteudo {content}, queda"
+        " {crash}, sistemico {systemic}",
+        "{total} documentos em {states} estados; renovações {renewals}, recuperações {recovered}; falhas: conteudo {content}, queda"
+        " {crash}, sistemico {systemic}",
+        facts={
+            "total": Fact(sum(number or 0 for number in stand), "documents"),
+            "states": Fact(len(STANDS), "states"),
+            "renewals": Fact(renewals, "renewals"),
+            "recovered": Fact(recovered, "documents"),
+            "content": Fact(failures.get("conteudo"), "failures"),
+            "crash": Fact(failures.get("queda"), "failures"),
+            "systemic": Fact(failures.get("sistemico"), "failures"),
+        },
     )
 
 
 def _claimed_beside_a_naive_check(stage: Stage) -> int:
-    """How many documents another worker gets while a check tries the protocol on whatever document is due."""
+    """How many documents another worker gets while a check tries the protocol on the first document that is due."""
     stage.build(STATE)
     with stage.connection("lab/check") as checking, stage.connection("lab/B") as other:
         checking.execute("BEGIN")
@@ -305,7 +423,7 @@ def _claimed_beside_the_check(stage: Stage) -> tuple[permissions.Report, int, in
 
 
 def _claims_all(connection: psycopg.Connection) -> int:
-    connection.execute("SET lock_timeout = '5s'")  # it should not wait for anybody; if it does, say so soon
+    connection.execute("SET lock_timeout = '5s'")  # it should not wait for any session; if it does, say so soon
     return len(connection.execute("SELECT documento_id FROM reservar('worker-b', 100)").fetchall())
 
 

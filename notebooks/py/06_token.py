@@ -36,8 +36,8 @@ nb.begin("06")
 
 # %% [markdown]
 # ## Two processes of one name
-# Lesson 05 guards an outcome by id, state and worker name. A, which is `worker-a`, stalls; its lease ends; somebody restarts
-# `worker-a`, and the new process, B, takes the document. Then the old one wakes up.
+# Lesson 05 guards an outcome by id, state and worker name. A, which is `worker-a`, stalls; its lease ends; `worker-a` is
+# restarted, and the new process, B, takes the document. Then the old one wakes up.
 
 # %%
 nb.sql("06_same_name", "c_waits", "c_recovers", "b_claims")
@@ -108,7 +108,7 @@ nb.truth_table(
 # %% [markdown]
 # **Why.** The deadline that A finds in the row is B's. The last clause is that of the lab's functions: token and state.
 #
-# ## Late, but nobody has taken over
+# ## Late, but not taken over
 # A's lease ended half a minute ago, and no recovery has come by. A renews.
 
 # %%
@@ -123,8 +123,8 @@ nb.claim("06_not_taken_over", late)
 nb.table(late, "c_reads")
 
 # %% [markdown]
-# **Why.** A deadline tells others when they may take over; it takes nothing away by itself. As long as the token stands, nobody
-# else has had the document, so there is nothing to destroy. If the recovery comes at the same moment, the row's lock decides.
+# **Why.** A deadline tells others when they may take over; it takes nothing away by itself. As long as the token stands, no other
+# worker has had the document, so there is nothing to destroy. If the recovery comes at the same moment, the row's lock decides.
 #
 # ## What the audit says
 # Document 1 has seen a good deal: what is written down of it?

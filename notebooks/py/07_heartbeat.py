@@ -37,7 +37,7 @@ nb.begin("07")
 # %% [markdown]
 # ## The work is longer than the lease
 # The work takes eight minutes, the lease lasts six. Time passes on the lab's clock, which a session moves on. A is well,
-# and at work. Nobody has crashed.
+# and at work. No worker has crashed.
 
 # %%
 nb.sql("07_too_short", "a_claims", "c_waits", "c_recovers", "b_claims", "a_acts", "a_finishes")
@@ -46,7 +46,7 @@ guess = ...  # a number of effects
 
 # %%
 short = nb.play("07_too_short", pause=0.3)
-nb.answer(guess, short["c_counts"].rows[0][1])
+nb.answer(guess, short["c_counts"].one("efeitos"))
 nb.claim("07_too_short", short)
 nb.timeline(short)
 nb.events(short)
@@ -65,13 +65,13 @@ guess = ...  # a document's number
 
 # %%
 renewed = nb.play("07_renewed", pause=0.3)
-nb.answer(guess, renewed["b_claims"].value)
+nb.answer(guess, renewed["b_claims"].one("documento_id"))
 nb.claim("07_renewed", renewed)
 nb.timeline(renewed)
 nb.table(renewed, "c_counts")
 
 # %% [markdown]
-# **Why.** A deadline is a promise that can be renewed. Each beat says "alive" to everybody who looks at the row, so the lease need
+# **Why.** A deadline is a promise that can be renewed. Each beat says "alive" to every session that looks at the row, so the lease need
 # not guess how long the work takes.
 #
 # ## Whose renewal counts?
@@ -88,8 +88,8 @@ nb.claim("07_only_owner", owner)
 nb.events(owner)
 
 # %% [markdown]
-# **Why.** Zero rows is an order: stop, the document is not yours. A heartbeat that ignores it beats for nobody. (A lease that has
-# passed may still be renewed as long as nobody took the document over: lesson 06 shows why that is safe.)
+# **Why.** Zero rows is an order: stop, the document is not yours. A heartbeat that ignores it is of no use. (A lease that has
+# passed may still be renewed as long as no worker took the document over: lesson 06 shows why that is safe.)
 #
 # ## Not for ever
 # The heartbeat has a connection, perhaps a thread, of its own. So it goes on beating when the work hangs.
@@ -100,7 +100,7 @@ guess = ...  # yes or no
 
 # %%
 longest = nb.play("07_maximum")
-nb.answer(guess, longest["h_beats_at_12"].rows[0][1])
+nb.answer(guess, longest["h_beats_at_12"].one("no_limite"))
 nb.ask("07_maximum", "h_beats_at_15")
 guess = ...  # a number of rows
 
@@ -139,7 +139,7 @@ leases = {
 rows = []
 for name, lease in leases.items():
     rows.append((name, f"{1000 * lease:.1f} ms", judged.overruns(lease)))
-nb.answer(guess, rows[0][2])
+nb.answer(guess, judged.overruns(leases["median"]))
 columns = ["lease", "lease lasts", "documents that outlast it"]
 pd.DataFrame(rows, columns=columns).set_index("lease")
 
@@ -169,7 +169,7 @@ nb.observe("07.budget")
 # **What a production queue does.** A lease of a minute or so, a heartbeat on a connection of its own, the worker stopped as soon as
 # a beat changes no row, and an effect that bears being asked for twice all the same (lesson 09).
 #
-# **What we simplified.** The lab moves its clock; nobody waits for eight minutes. The measured work sleeps.
+# **What we simplified.** The lab moves its clock; no session waits for eight minutes. The measured work sleeps.
 #
 # ## Surprises
 

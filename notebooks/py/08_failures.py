@@ -45,7 +45,7 @@ guess = ...  # a document's number
 
 # %%
 hammered = nb.play("08_one_retry", pause=0.3)
-nb.answer(guess, hammered["a_claims_again"].value)
+nb.answer(guess, hammered["a_claims_again"].one("documento_id"))
 nb.claim("08_one_retry", hammered)
 nb.timeline(hammered)
 nb.table(hammered, "c_reads")
@@ -64,7 +64,7 @@ guess = ...  # such as: 1 2
 
 # %%
 sorted_out = nb.play("08_by_category", pause=0.3)
-nb.answer(guess, " ".join(str(row[0]) for row in sorted_out["b_claims"].rows))
+nb.answer(guess, " ".join(map(str, sorted_out["b_claims"].column("documento_id"))))
 nb.claim("08_by_category", sorted_out)
 nb.timeline(sorted_out)
 nb.table(sorted_out, "c_reads")
@@ -96,7 +96,7 @@ delays.set_index("tentativa")
 nb.observe("08.backoff")
 
 # %% [markdown]
-# **Why.** A receiver that was down is met by everybody at once when it comes back, if all waited for equally long. Chance draws
+# **Why.** A receiver that was down is met by every worker at once when it comes back, if all waited for equally long. Chance draws
 # them apart. Half of the delay is kept, since a delay of nothing is no delay.
 #
 # ## What failed?
@@ -118,7 +118,7 @@ apart.set_index("documento_id")
 # tomorrow.
 #
 # ## The document that kills its worker
-# It makes the worker run out of memory, say: nobody is left to report a failure. It may be tried twice.
+# It makes the worker run out of memory, say: no worker is left to report a failure. It may be tried twice.
 
 # %%
 nb.sql("08_crash", "c_kills_a", "c_recovers", "b_claims", "c_kills_b")
@@ -162,7 +162,7 @@ guess = ...  # a number of rows
 
 # %%
 kept = nb.facts("08.redacted")
-nb.answer(guess, kept["leaked"])
+nb.answer(guess, kept["leaked_errors"] + kept["leaked_audit"])
 
 # %% [markdown]
 # **Why.** Of each reason one short line is kept, and dots stand for whatever was quoted, in brackets, or looked like a password.
@@ -179,4 +179,4 @@ nb.answer(guess, kept["leaked"])
 nb.surprises("08")
 
 # %% [markdown]
-# **Next:** 09, effects: what happened in the world outside when nobody is left to tell.
+# **Next:** 09, effects: what happened in the world outside when no worker is left to tell.

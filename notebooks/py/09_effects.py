@@ -45,7 +45,7 @@ guess = ...  # a number of entries
 
 # %%
 inside = nb.play("09_inside")
-nb.answer(guess, inside["c_reads"].rows[0][2])
+nb.answer(guess, inside["c_reads"].one("lancamentos"))
 nb.claim("09_inside", inside)
 nb.table(inside, "c_counts")
 
@@ -53,7 +53,7 @@ nb.table(inside, "c_counts")
 # **Why.** What can be rolled back needs nothing of what follows: work and finish are one transaction. The rest of this lesson is
 # about what cannot.
 #
-# ## Work outside: nobody knows
+# ## Work outside: unknown to the queue
 # A writes down that it is about to call, calls, and is never heard of again. B takes over and finishes, just like that.
 
 # %%
@@ -84,7 +84,7 @@ guess = ...  # falhou, conciliacao or concluido
 
 # %%
 exhausted = nb.play("09_exhausted")
-nb.answer(guess, exhausted["c_recovers"].rows[1][2])
+nb.answer(guess, exhausted["c_recovers"].column("status")[1])
 nb.claim("09_exhausted", exhausted)
 nb.table(exhausted, "c_reads")
 
@@ -93,8 +93,8 @@ nb.table(exhausted, "c_reads")
 # result is finished, and of the one between the two only the receiver knows, so people have to ask.
 #
 # ## Now real ones are killed
-# Four documents, a receiver in a process of its own with books of its own, and workers (`./lab worker`) that are killed with
-# SIGKILL at the worst moments. What counts is what stands in the queue's tables and the receiver's books when all have ended.
+# Four documents, a receiver in a process of its own with a ledger of its own, and workers (`./lab worker`) that are killed with
+# SIGKILL at the worst moments. What counts is what stands in the queue's tables and the receiver's ledger when all have ended.
 # A worker is killed after its call. How many effects does the receiver execute for the four documents?
 # *Quantos efeitos o receptor executa para os quatro documentos?*
 
@@ -108,21 +108,21 @@ nb.claim("09.killed_workers", kills)
 nb.outcomes(kills)
 
 # %% [markdown]
-# **Why.** Before the commit the server rolls the claim back. After it the lease ends, and whoever takes over looks at the stage: not
-# called, so it calls; unknown, so it asks. (The lab's clock is moved past the lease, so that nobody has to wait for it.)
+# **Why.** Before the commit the server rolls the claim back. After it the lease ends, and the worker that takes over looks at the stage:
+# not called, so it calls; unknown, so it asks. (The lab's clock is moved past the lease, so that no worker waits for it.)
 #
 # ## A true zombie
 # SIGSTOP stops a worker just before its call; another one takes over and finishes everything; SIGCONT. The worker knows of nothing:
-# it sends its call. Who stops it? *Quem o impede?*
+# it sends its call. What stops it? *O que o impede?*
 
 # %%
-guess = ...  # token, key or nobody
+guess = ...  # token, key or none
 
 # %%
 zombies = nb.drill("zombie", "zombie_after_call")
 sent = zombies["zombie"]
 twice = sent.effects > sent.documents
-nb.answer(guess, "nobody" if twice else "key" if sent.repeated_calls else "token")
+nb.answer(guess, "none" if twice else "key" if sent.repeated_calls else "token")
 nb.claim("09.zombies", zombies)
 nb.outcomes(zombies)
 
@@ -172,9 +172,9 @@ nb.damage(recorded())
 # keep a worker from calling for what it has lost. The heartbeat tells slow from dead. The savepoint keeps one document's failure its own.
 #
 # **What a production queue does.** The same stages and one key an operation, sent with every attempt. It asks before it calls
-# again, keeps keys for longer than documents (lesson 20, to come), and gives what nobody can know to people (lesson 10).
+# again, keeps keys for longer than documents (lesson 20, to come), and gives what cannot be known to people (lesson 10).
 #
-# **What we simplified.** One receiver, on the same machine; it keeps its books for ever. A call has one effect and no reversal.
+# **What we simplified.** One receiver, on the same machine; it keeps its ledger for ever. A call has one effect and no reversal.
 # In the scenarios for psql what the receiver answers is written into the script (`R-000001`); the drills ask a real one.
 #
 # ## Surprises

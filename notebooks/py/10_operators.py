@@ -35,7 +35,7 @@ except ImportError:
 nb.begin("10")
 
 # %% [markdown]
-# ## Somebody wants document 1 out of the way
+# ## Document 1 is to be put out of the way
 # An operator, O, looks first: `examinar` shows version, attempts, worker, lease, stage and key, and changes nothing. A is at
 # work. Then A's lease ends, and O sends the very same command again.
 
@@ -65,11 +65,11 @@ nb.timeline(paused)
 nb.events(paused)
 
 # %% [markdown]
-# **Why.** While a lease lives, its worker may be in the middle of a call: nobody may take the document away. Once it has ended,
+# **Why.** While a lease lives, its worker may be in the middle of a call: the document may not be taken away. Once it has ended,
 # the pause voids the token, as a take-over does, and whatever A still sends fits no row.
 #
 # ## "Just set everything back to pendente"
-# Two workers live, two documents in work. Somebody thinks that the queue hangs, and types the `UPDATE` of `reset.sql`.
+# Two workers live, two documents in work. An operator thinks that the queue hangs, and types the `UPDATE` of `reset.sql`.
 # *Dois workers vivos, dois documentos em andamento, e alguém digita o `UPDATE` do `reset.sql`.*
 
 # %%
@@ -79,13 +79,13 @@ guess = ...  # a number of effects
 
 # %%
 blind = nb.play("10_blind_reset")
-nb.answer(guess, blind["o_counts"].rows[0][1])
+nb.answer(guess, blind["o_counts"].one("efeitos"))
 nb.claim("10_blind_reset", blind)
 nb.table(blind, "o_audits")
 
 # %% [markdown]
 # **Why.** The `UPDATE` asks for a state, and a state does not say who lives. `recuperar` asks for the deadline and took nothing.
-# The audit shows two claims of document 1 and nothing between them: who did it, and why, nobody will ever know.
+# The audit shows two claims of document 1 and nothing between them: who did it, and why, is lost.
 #
 # ## As it was seen, or not at all
 # O looks at document 1: `pendente`, version 0. While O ponders, A tries it and fails; it is `pendente` again.
@@ -106,7 +106,7 @@ nb.table(commands, "o_audits")
 # command that names it acts on what was seen, or on nothing. Sent twice, it acts once.
 #
 # ## A result that people found
-# A was about to call, got no answer, and could ask nobody.
+# A was about to call, got no answer, and could not ask.
 
 # %%
 nb.ask("10_reconcile", "o_examines")
@@ -114,13 +114,13 @@ guess = ...  # the operation key
 
 # %%
 found = nb.play("10_reconcile")
-nb.answer(guess, found["o_examines"].rows[0][6])
+nb.answer(guess, found["o_examines"].one("chave_operacao"))
 nb.claim("10_reconcile", found)
 nb.table(found, "o_examines_again")
 
 # %% [markdown]
 # **Why.** The key is the one name that queue and receiver share, and it is the same at every attempt. What was found is confirmed
-# with its reference, by the version that was seen: whoever confirms second changes nothing.
+# with its reference, by the version that was seen: a second confirmation changes nothing.
 #
 # ## Who may do what
 # Four roles: the application enqueues, the worker runs the protocol, the operator commands, the reader reads. Each then tries
@@ -132,7 +132,7 @@ guess = ...  # a number of attempts
 
 # %%
 tried = nb.facts("10.permissions")
-nb.answer(guess, tried.get("through", "not run"))
+nb.answer(guess, tried["tried"] - tried["refused"] if tried else "not run")
 
 # %% [markdown]
 # **Why.** A worker that may `UPDATE` the table can skip every guard of it. So it may not touch the table: it may call functions,
@@ -151,7 +151,7 @@ checked = nb.facts("10.check_permissions")
 nb.answer(guess, checked.get("claimed", "not run"))
 
 # %% [markdown]
-# **Why.** The row it works on is its own and never committed, so nobody meets it. And a missing grant is named before the first
+# **Why.** The row it works on is its own and never committed, so no session meets it. And a missing grant is named before the first
 # document needs it.
 #
 # Revoke another grant, or two, and see what the check says. *Revogue outro direito, ou dois, e veja o que a verificação diz.*

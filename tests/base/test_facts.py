@@ -9,6 +9,7 @@ from lab.base.language import Text
 
 FACTS = {
     "buffers": Fact(20248, "buffers"),
+    "seed": Fact(20248),
     "wait": Fact(2.0, "s"),
     "claims": Fact(("1", "2"), "documents"),
     "left": Fact(False),
@@ -23,6 +24,7 @@ FACTS = {
     [
         ("{buffers} buffers", "en", "20,248 buffers"),
         ("{buffers} buffers", "pt", "20.248 buffers"),
+        ("{seed}", "pt", "20248"),
         ("{wait:2} s", "en", "2.00 s"),
         ("{wait:2} s", "pt", "2,00 s"),
         ("{claims}", "en", "1, 2"),

@@ -1,4 +1,4 @@
-"""Lesson 06: only the token (or a version never reset) fences off whoever comes back late; the audit misses nothing."""
+"""Lesson 06: only the token (or a version never reset) fences off a worker that comes back late; the audit misses nothing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_state_name_and_count_each_fail_where_the_next_condition_does_not(table:
     assert counts[-1] == 1, "even all four together let one through"
 
 
-def test_an_unrelated_change_locks_out_the_owner_that_goes_by_its_version_and_nobody_else(table: TruthTable) -> None:
+def test_an_unrelated_change_locks_out_the_owner_that_goes_by_its_version_and_no_other(table: TruthTable) -> None:
     assert table.owners == {name: int(name != "version") for name in GUARDS}
 
 
@@ -114,13 +114,13 @@ def test_the_recorded_table_is_the_one_seen_here(table: TruthTable) -> None:
     assert json.loads(fencing_table.RECORDED.read_text(encoding="utf-8")) == json.loads(table.as_json())
 
 
-def test_a_guard_that_lets_nobody_through_destroys_nothing_and_keeps_nothing_either(module_database: str) -> None:
-    refusing = Guard("nobody", "documento_id = %(documento_id)s AND FALSE", Text("", ""))
+def test_a_guard_that_lets_no_worker_through_destroys_nothing_and_keeps_nothing_either(module_database: str) -> None:
+    refusing = Guard("refusing", "documento_id = %(documento_id)s AND FALSE", Text("", ""))
     seen = fencing_table.examine(module_database, [refusing])
-    assert seen.destroyed("nobody") == 0
+    assert seen.destroyed("refusing") == 0
     # A table of late writes alone would call this guard perfect.
     assert not any(cell.kept for cell in seen.cells)
-    assert seen.owners == {"nobody": 0}
+    assert seen.owners == {"refusing": 0}
 
 
 def test_the_deadline_is_no_fence_since_it_is_the_successors(module_database: str) -> None:
@@ -141,7 +141,7 @@ def test_the_pages_show_every_guard_and_every_cell_in_both_languages() -> None:
     assert bold == [*(sum(DESTROYED[name]) + (name == "version") for name in GUARDS)]
     assert "result lost" in english[2] and "resultado perdido" in portuguese[2]
     with pytest.raises(KeyError):
-        fencing_table.recorded().cell("nobody", "pending")
+        fencing_table.recorded().cell("unknown", "pending")
 
 
 # The fence
@@ -169,7 +169,7 @@ def test_what_does_not_fit_the_claim_in_everything_is_refused(wrong: str, sessio
     assert rows(session, f"SELECT documento_id FROM {wrong}") == []
 
 
-def test_a_document_without_a_token_is_nobodys(session: psycopg.Connection) -> None:
+def test_a_document_without_a_token_has_no_owner(session: psycopg.Connection) -> None:
     for call in ("concluir(1, NULL)", "falhar(1, NULL, 'sem token')", "renovar(1, NULL)"):
         assert rows(session, f"SELECT documento_id FROM {call}") == []
 
@@ -242,7 +242,7 @@ def test_a_request_that_makes_no_sense_is_refused_before_anything_is_changed(
     assert rows(session, "SELECT count(*) FROM auditoria") == [(1,)]
 
 
-def test_a_document_claimed_before_there_were_tokens_can_be_recovered_and_finished_by_nobody(database: str) -> None:
+def test_a_document_claimed_before_there_were_tokens_can_be_recovered_and_finished_by_no_worker(database: str) -> None:
     schema.build(database, 5)
     execute(database, "SELECT sql_semana_12.reservar('worker-a')")
     for _ in range(2):  # an upgrade may be run again

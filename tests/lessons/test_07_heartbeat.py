@@ -81,7 +81,7 @@ def test_a_renewal_moves_the_deadline_and_nothing_else(queue: psycopg.Connection
     assert document(queue, "reservado_ate > relogio() + INTERVAL '4 minutes 50 seconds'") == (True,)
 
 
-def test_a_lease_that_has_passed_may_be_renewed_while_nobody_took_over(queue: psycopg.Connection) -> None:
+def test_a_lease_that_has_passed_may_be_renewed_while_no_worker_took_over(queue: psycopg.Connection) -> None:
     token = claimed(queue)
     clock(queue, 600)
     assert document(queue, "reservado_ate < relogio()") == (True,)
@@ -89,7 +89,7 @@ def test_a_lease_that_has_passed_may_be_renewed_while_nobody_took_over(queue: ps
     assert document(queue, "reservado_ate > relogio()") == (True,)
 
 
-def test_a_worker_past_the_maximum_may_still_finish_what_nobody_took_over(queue: psycopg.Connection) -> None:
+def test_a_worker_past_the_maximum_may_still_finish_what_no_worker_took_over(queue: psycopg.Connection) -> None:
     token = claimed(queue)
     clock(queue, 3600)
     assert renewed(queue, token) == 0

@@ -1,4 +1,4 @@
-"""Lesson 08: a failure ends the document or brings it back later, and what is kept of it can be shown to anybody."""
+"""Lesson 08: a failure ends the document or brings it back later, and what is kept of it can be shown to any reader."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_known_key_is_enqueued_once(queue: psycopg.Connection) -> None:
 # The schema
 
 
-def test_whoever_brings_a_document_must_say_when_it_is_due(queue: psycopg.Connection) -> None:
+def test_the_application_must_say_when_it_is_due(queue: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.NotNullViolation):
         queue.execute("INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml) VALUES ('A', 'a.xml', '<a/>')")
 

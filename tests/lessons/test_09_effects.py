@@ -1,4 +1,4 @@
-"""Lesson 09: the evidence finds what is wrong, the copies lack one defence only, and what the pages show was seen."""
+"""Lesson 09: the invariants find what is wrong, the copies lack one defence only, and what the pages show was seen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.base.errors import LabError
 from lab.drills import ablation, catalogue, invariants, process, random_kills, report
 from lab.drills.ablated_schema import STATE, without
 from lab.drills.catalogue import DrillOutcome
-from lab.drills.harness import Ground, ground
+from lab.drills.harness import Harness, open_harness
 from lab.drills.invariants import Change, Damage, Document, Order, Tables
 from lab.drills.random_kills import Size
 from lab.maintain import readme
@@ -45,9 +45,9 @@ ONE_EFFECT = {"padrao/NFE-0001": 1}
 
 
 @pytest.fixture
-def here(database: str) -> Iterator[Ground]:
+def harness(database: str) -> Iterator[Harness]:
     schema.build(database, 9)
-    with ground(database) as found:
+    with open_harness(database) as found:
         yield found
 
 
@@ -75,18 +75,16 @@ def test_an_attempt_from_before_the_stages_may_have_called(database: str) -> Non
     assert fetch(database, recovered) == [(2, "conciliacao")]
     execute(database, "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado'")
     psql.run_scripts(database, paths.SQL / "09_effects.sql")
-    assert {stage for _, stage in fetch(database, stages)} == {"nao_chamado"}, (
-        "whoever ran it again lost what was recorded"
-    )
+    assert {stage for _, stage in fetch(database, stages)} == {"nao_chamado"}, "a second run lost what was recorded"
 
 
-def test_no_tenant_has_a_slash_whoever_writes_it(database: str) -> None:
+def test_no_tenant_has_a_slash(database: str) -> None:
     schema.build(database, 9)
     with pytest.raises(psycopg.errors.CheckViolation, match="fila_documentos_inquilino_check"):
         execute(database, "UPDATE sql_semana_12.fila_documentos SET inquilino = 'a/b'")
 
 
-# The evidence
+# The invariants
 
 
 def test_a_chain_that_fits_together_has_no_fault() -> None:
@@ -162,7 +160,7 @@ def test_exactly_once_wants_every_document_finished() -> None:
     [
         ("a1 b2 a- a3 b- b4", 0, 0),
         ("a12 b34 a- a5", 0, 0),
-        # b locked 1 before a came, and wrote it down later: nobody can say more than that.
+        # b locked 1 before a came, and wrote it down later: the audit says no more than that.
         ("a2 b1", 1, 0),
         ("b1 b- a3 b2", 1, 0),
         ("a23 b1", 1, 0),
@@ -171,7 +169,7 @@ def test_exactly_once_wants_every_document_finished() -> None:
         ("a2 a- a3 b- b1", 2, 1),
         ("a34 b- b1 b- b2", 1, 2),
         ("b2 a- a3 b- b1", 2, 1),
-        # Put back, 1 is due last of all; whoever takes it then leaves 2 behind.
+        # Put back, 1 is due last of all; a claim of it leaves 2 behind.
         ("a1 b2 b- c1", 0, 0),
         ("a1 c1 b- b2", 1, 1),
     ],
@@ -198,7 +196,7 @@ def test_tokens_that_no_row_has_are_of_claims_that_were_rolled_back() -> None:
 def test_a_document_passed_over_is_forgiven_only_where_a_kill_rolled_a_claim_back(
     passed_over: int, uncommitted: int, good: bool
 ) -> None:
-    seen = random_kills.Seen(5, 1, 5, 4, 20, 320, 320, 320, uncommitted, Order(9, passed_over))
+    seen = random_kills.RandomKillsOutcome(5, 1, 5, 4, 20, 320, 320, 320, uncommitted, Order(9, passed_over))
     assert seen.good == good
 
 
@@ -214,7 +212,7 @@ def written(story: str) -> Iterator[Change]:
                 yield Change(number, int(document), number, "pendente", "processando", number, who, "reserva", when)
 
 
-# The crowd (test_lessons holds the drill itself)
+# Random kills (the lesson's check holds the drill itself)
 
 QUEUE_ORDER = "ORDER BY disponivel_em, documento_id"
 FREE_ROWS = f"WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())\n            {QUEUE_ORDER}\n            FOR UPDATE"
@@ -231,13 +229,13 @@ def claim_by(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
 def test_without_the_order_a_claim_passes_over_free_documents(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     claim_by(monkeypatch, FREE_ROWS, FREE_ROWS.replace(QUEUE_ORDER, ""))
     with without(database, "ordem") as name:
-        seen = catalogue.crowded(database, name, SMALL)
-    assert seen.crowd and seen.crowd.order.passed_over > seen.crowd.uncommitted
+        seen = catalogue.hold_random_kills(database, name, SMALL)
+    assert seen.random_kills and seen.random_kills.order.passed_over > seen.random_kills.uncommitted
     assert catalogue.exactly_once(seen) and not catalogue.each_once(seen)
 
 
 @pytest.mark.parametrize("lock", ["FOR UPDATE", ""])
-def test_without_skip_locked_the_crowd_stands_still_behind_one_lock(
+def test_without_skip_locked_the_workers_stand_still_behind_one_lock(
     lock: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random_kills, "STILL", 2.0)
@@ -245,13 +243,15 @@ def test_without_skip_locked_the_crowd_stands_still_behind_one_lock(
     claim_by(monkeypatch, free, free.replace("FOR UPDATE SKIP LOCKED", lock))
     with (
         without(database, "pular") as name,
-        pytest.raises(LabError, match=r"Nobody claimed .* 60 documents have not ended.* lab/worker-00\d → lab/drill"),
+        pytest.raises(
+            LabError, match=r"No worker claimed .* 60 documents have not ended.* lab/worker-00\d → lab/drill"
+        ),
     ):
-        catalogue.crowded(database, name, SMALL)
+        catalogue.hold_random_kills(database, name, SMALL)
 
 
-def test_a_worker_of_the_crowd_that_ends_by_itself_ends_the_drill(here: Ground) -> None:
-    worker = here.worker("worker-a", "--once")
+def test_a_worker_that_ends_by_itself_ends_the_drill(harness: Harness) -> None:
+    worker = harness.worker("worker-a", "--once")
     worker.drain()
     with pytest.raises(LabError, match="ended with status 0 before it was asked to"):
         worker.heard()
@@ -294,7 +294,7 @@ def test_a_schema_of_that_name_without_the_labs_mark_stays(own_server: Target, d
     assert fetch(database, "SELECT to_regclass('sql_semana_12_sem_token.minha') IS NOT NULL") == [(True,)]
 
 
-# The matrix (test_lessons compares the recorded one with what is seen)
+# The matrix (the lesson's check compares the recorded one with what is seen)
 
 
 @pytest.mark.parametrize("language", ["en", "pt"])
@@ -316,7 +316,7 @@ def test_a_matrix_in_which_a_defence_is_not_missed_is_worth_nothing() -> None:
         assert not ablation.worth(replace(matrix, rows=(row, *matrix.rows[1:])))
 
 
-# The drills (test_lessons holds each of them)
+# The drills (the lesson's checks hold each of them)
 
 
 def test_every_drill_is_held_by_a_claim() -> None:
@@ -340,29 +340,31 @@ def test_a_drill_that_does_not_exist_is_named() -> None:
         catalogue.find("kill_all")
 
 
-def test_a_drill_that_gets_stuck_says_so_and_leaves_no_process(here: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drill_that_gets_stuck_says_so_and_leaves_no_process(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = child_processes()
-    worker = here.stopped_at("claimed", "worker-a")
+    worker = harness.stopped_at("claimed", "worker-a")
     monkeypatch.setattr(process, "SECONDS", 0.2)
     with pytest.raises(LabError, match="said nothing for"):
         worker.wait_for("finished")
     monkeypatch.undo()
     worker.freeze()
     assert psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED
-    here.end_all()
+    harness.end_all()
     assert not psutil.pid_exists(worker.pid)
     assert child_processes() <= before
 
 
-def test_a_worker_that_ends_early_says_why(here: Ground) -> None:
+def test_a_worker_that_ends_early_says_why(harness: Harness) -> None:
     with pytest.raises(LabError, match=r"ended with status 1 before at: .*3F000"):
-        here.worker("worker-a", "--schema", "sql_semana_13", "--stop-at", "claimed").wait_for("at")
+        harness.worker("worker-a", "--schema", "sql_semana_13", "--stop-at", "claimed").wait_for("at")
 
 
-def test_a_drill_whose_database_is_gone_does_not_wait_for_it(here: Ground, tmp_path: Path) -> None:
-    here.conninfo = f"host={tmp_path} dbname=lab"
+def test_a_drill_whose_database_is_gone_does_not_wait_for_it(harness: Harness, tmp_path: Path) -> None:
+    harness.conninfo = f"host={tmp_path} dbname=lab"
     with pytest.raises(LabError, match="The database is away"):
-        here.recover()
+        harness.recover()
 
 
 def test_every_check_of_lesson_09_passes(stage: Stage) -> None:

@@ -490,7 +490,7 @@ def test_the_check_asks_for_all_that_the_roles_were_granted(with_roles: psycopg.
     assert granted and set(granted) <= asked
 
 
-def test_the_check_waits_for_nobody(grown: str, with_roles: psycopg.Connection) -> None:
+def test_the_check_waits_for_no_session(grown: str, with_roles: psycopg.Connection) -> None:
     with_roles.execute("SELECT FROM reservar('worker-a', 2)")
     with psycopg.connect(grown) as other:
         other.execute(f"SELECT FROM {TABLE} FOR UPDATE".encode())
@@ -500,11 +500,11 @@ def test_the_check_waits_for_nobody(grown: str, with_roles: psycopg.Connection) 
 
 def test_what_a_role_may_do_too_much_is_found(with_roles: psycopg.Connection) -> None:
     calls = permissions.check(with_roles).calls
-    assert all(attempt.refused for attempt in forbidden.trespass(with_roles, calls))
+    assert all(attempt.refused for attempt in forbidden.attempts(with_roles, calls))
     with with_roles.transaction(force_rollback=True):
         with_roles.execute("GRANT DELETE ON fila_documentos TO sql_semana_12_operator")
         with_roles.execute("GRANT EXECUTE ON FUNCTION enfileirar TO sql_semana_12_worker")
-        tried = forbidden.trespass(with_roles, calls)
+        tried = forbidden.attempts(with_roles, calls)
         found = {(attempt.duty, attempt.what) for attempt in tried if not attempt.refused}
     # With DELETE it may lock the table too.
     assert {("operator", "DELETE fila_documentos"), ("worker", "enfileirar")} <= found

@@ -1,4 +1,4 @@
-"""The receiver: a process of its own, whose books say what was executed, whatever becomes of it or of its callers."""
+"""The receiver: a process of its own, whose ledger says what was executed, whatever becomes of it or of its callers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.base.errors import LabError
 from lab.drills import process
 from lab.drills.process import Child
 from lab.receiver import service
-from lab.receiver.ledger import AnotherContent, Books, Ledger
+from lab.receiver.ledger import AnotherContent, Ledger, Totals
 from lab.receiver.service import LONGEST_KEY, Behaviour, serve
 from lab.server import schema
 from lab.worker.failures import NotSent, Rejected, Unanswered
@@ -37,17 +37,17 @@ Open = Callable[..., tuple[Child, PostToReceiver]]
 
 
 @pytest.fixture
-def books(tmp_path: Path) -> Path:
+def ledger_file(tmp_path: Path) -> Path:
     return tmp_path / "receiver.sqlite3"
 
 
 @pytest.fixture
-def open_receiver(books: Path) -> Iterator[Open]:
-    """Starts receivers on the same books; they end with the test."""
+def open_receiver(ledger_file: Path) -> Iterator[Open]:
+    """Starts receivers on the same ledger; they end with the test."""
     opened: list[Child] = []
 
     def start(*options: str, port: int = 0) -> tuple[Child, PostToReceiver]:
-        receiver = Child("receiver", "--ledger", str(books), "--port", str(port), *options, environment={})
+        receiver = Child("receiver", "--ledger", str(ledger_file), "--port", str(port), *options, environment={})
         opened.append(receiver)
         return receiver, PostToReceiver(receiver.wait_for("listening")["url"])
 
@@ -56,13 +56,13 @@ def open_receiver(books: Path) -> Iterator[Open]:
         receiver.close()
 
 
-def totals(books: Path) -> Books:
-    with closing(Ledger(books)) as ledger:
-        return ledger.books()
+def totals(ledger_file: Path) -> Totals:
+    with closing(Ledger(ledger_file)) as ledger:
+        return ledger.totals()
 
 
-def effects(books: Path) -> dict[str, int]:
-    with closing(Ledger(books)) as ledger:
+def effects(ledger_file: Path) -> dict[str, int]:
+    with closing(Ledger(ledger_file)) as ledger:
         return ledger.effects()
 
 
@@ -84,29 +84,29 @@ def behave(post: PostToReceiver, **wanted: Any) -> int:
 # Executing
 
 
-def test_a_key_is_executed_once_and_gets_its_first_result_back(books: Path, open_receiver: Open) -> None:
+def test_a_key_is_executed_once_and_gets_its_first_result_back(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     assert [post.call(KEY, CONTENT).reference for _ in range(3)] == ["R-000001"] * 3
     assert post.call("padrao/NFE-0002", CONTENT).reference == "R-000002"
-    assert totals(books) == Books(operations=2, effects=2, refused=2)
-    assert totals(books).duplicates == 0
+    assert totals(ledger_file) == Totals(operations=2, effects=2, refused=2)
+    assert totals(ledger_file).duplicates == 0
 
 
-def test_without_keys_a_repeated_call_is_executed_again(books: Path, open_receiver: Open) -> None:
+def test_without_keys_a_repeated_call_is_executed_again(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver("--without-keys")
     assert [post.call(KEY, CONTENT).reference for _ in range(2)] == ["R-000001", "R-000002"]
-    assert totals(books) == Books(operations=1, effects=2, refused=0)
-    assert totals(books).duplicates == 1
+    assert totals(ledger_file) == Totals(operations=1, effects=2, refused=0)
+    assert totals(ledger_file).duplicates == 1
     assert post.ask(KEY) == "R-000001"
 
 
-def test_a_key_with_another_content_is_rejected_and_not_executed(books: Path, open_receiver: Open) -> None:
+def test_a_key_with_another_content_is_rejected_and_not_executed(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     post.call(KEY, CONTENT)
     with pytest.raises(Unanswered, match="409") as refusal:
         post.call(KEY, OTHER)
     assert refusal.value.failure.category == "conteudo"
-    assert totals(books).effects == 1
+    assert totals(ledger_file).effects == 1
 
 
 def test_it_tells_what_it_knows_of_a_key(open_receiver: Open) -> None:
@@ -119,12 +119,12 @@ def test_it_tells_what_it_knows_of_a_key(open_receiver: Open) -> None:
 @pytest.mark.parametrize(
     "key", ["a b", " a", "á/ç", "a?b=c#d", "a%2Fb", "a+b", "a\nb", "x\n", "../x", "𐍈" * LONGEST_KEY], ids=ascii
 )
-def test_a_key_arrives_as_it_was_sent(books: Path, open_receiver: Open, key: str) -> None:
+def test_a_key_arrives_as_it_was_sent(ledger_file: Path, open_receiver: Open, key: str) -> None:
     _, post = open_receiver()
     post.call("x", OTHER)
     reference = post.call(key, CONTENT).reference
     assert post.ask(key) == reference == "R-000002"
-    assert effects(books) == {"x": 1, key: 1}
+    assert effects(ledger_file) == {"x": 1, key: 1}
 
 
 def test_the_longest_key_that_the_queue_takes_is_taken(database: str, open_receiver: Open) -> None:
@@ -143,14 +143,16 @@ def test_the_longest_key_that_the_queue_takes_is_taken(database: str, open_recei
 
 
 @pytest.mark.parametrize("header", ["", "%FF", "%ED%A0%80", "k" * (LONGEST_KEY + 1)])
-def test_a_key_that_cannot_be_told_from_another_one_is_refused(books: Path, open_receiver: Open, header: str) -> None:
+def test_a_key_that_cannot_be_told_from_another_one_is_refused(
+    ledger_file: Path, open_receiver: Open, header: str
+) -> None:
     _, post = open_receiver()
     assert ask(post.url, "POST", "/documents", CONTENT, {"Idempotency-Key": header})[0] == 400
     assert ask(post.url, "GET", "/operations", headers={"Idempotency-Key": header})[0] == 400
-    assert totals(books).effects == 0
+    assert totals(ledger_file).effects == 0
 
 
-def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
+def test_its_ledger_survives_its_death(ledger_file: Path, open_receiver: Open) -> None:
     receiver, post = open_receiver()
     post.call(KEY, CONTENT)
     receiver.kill()
@@ -158,13 +160,13 @@ def test_its_books_survive_its_death(books: Path, open_receiver: Open) -> None:
         post.call(KEY, CONTENT)
     revived, again = open_receiver(port=urlsplit(post.url).port)
     assert again.url == post.url
-    assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(books), "effects": 1}
+    assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(ledger_file), "effects": 1}
     assert again.call(KEY, CONTENT).reference == "R-000001"
-    assert totals(books) == Books(operations=1, effects=1, refused=1)
+    assert totals(ledger_file) == Totals(operations=1, effects=1, refused=1)
 
 
-def test_two_ledgers_on_one_file_execute_a_key_once(books: Path) -> None:
-    one, other = Ledger(books), Ledger(books)
+def test_two_ledgers_on_one_file_execute_a_key_once(ledger_file: Path) -> None:
+    one, other = Ledger(ledger_file), Ledger(ledger_file)
     assert (one.execute(KEY, CONTENT).repeated, other.execute(KEY, CONTENT).repeated) == (False, True)
     with pytest.raises(AnotherContent):
         other.execute(KEY, OTHER)
@@ -173,9 +175,9 @@ def test_two_ledgers_on_one_file_execute_a_key_once(books: Path) -> None:
     other.close()
 
 
-def test_two_ledgers_on_one_file_execute_a_key_once_however_many_ask_at_the_same_time(books: Path) -> None:
+def test_two_ledgers_on_one_file_execute_a_key_once_however_many_ask_at_the_same_time(ledger_file: Path) -> None:
     keys, callers = [f"k{number}" for number in range(30)], 8
-    ledgers = [Ledger(books), Ledger(books)]
+    ledgers = [Ledger(ledger_file), Ledger(ledger_file)]
     together = threading.Barrier(callers)
 
     def call(caller: int) -> list[str]:
@@ -186,64 +188,64 @@ def test_two_ledgers_on_one_file_execute_a_key_once_however_many_ask_at_the_same
         answers = list(pool.map(call, range(callers)))
     assert answers == [answers[0]] * callers
     assert ledgers[0].effects() == dict.fromkeys(keys, 1)
-    assert ledgers[0].books() == Books(len(keys), len(keys), refused=(callers - 1) * len(keys))
+    assert ledgers[0].totals() == Totals(len(keys), len(keys), refused=(callers - 1) * len(keys))
     for ledger in ledgers:
         ledger.close()
 
 
-def test_what_it_answered_is_on_disk(books: Path) -> None:
-    with closing(Ledger(books)) as ledger:
+def test_what_it_answered_is_on_disk(ledger_file: Path) -> None:
+    with closing(Ledger(ledger_file)) as ledger:
         settings = [ledger._file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     assert settings == ["wal", 2]  # 2 is FULL: on disk before the commit returns
 
 
 @pytest.mark.parametrize("name", ["not/there.sqlite3", "folder", "text"])
-def test_a_file_that_cannot_be_its_books_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_its_ledger_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("not a database " * 100)
-    with pytest.raises(LabError, match=f"{name} cannot be the receiver's books"):
+    with pytest.raises(LabError, match=f"{name} cannot be the receiver's ledger"):
         Ledger(tmp_path / name)
 
 
 # Misbehaving, as it is told to
 
 
-def test_failing_it_executes_nothing(books: Path, open_receiver: Open) -> None:
+def test_failing_it_executes_nothing(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver("--behaviour", '{"failing": true}')
     with pytest.raises(Unanswered, match="503") as failure:
         post.call(KEY, CONTENT)
     assert failure.value.failure.category == "sistemico"
-    assert totals(books).effects == 0
+    assert totals(ledger_file).effects == 0
 
 
-def test_rejecting_it_executes_nothing(books: Path, open_receiver: Open) -> None:
+def test_rejecting_it_executes_nothing(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     behave(post, rejecting=True)
     with pytest.raises(Rejected, match="422"):
         post.call(KEY, CONTENT)
-    assert totals(books).effects == 0
+    assert totals(ledger_file).effects == 0
 
 
-def test_a_dropped_answer_leaves_the_caller_in_the_dark_and_the_effect_in_the_books(
-    books: Path, open_receiver: Open
+def test_a_dropped_answer_leaves_the_caller_in_the_dark_and_the_effect_in_the_ledger(
+    ledger_file: Path, open_receiver: Open
 ) -> None:
     _, post = open_receiver()
     behave(post, answer="dropped")
     with pytest.raises(Unanswered) as failure:
         post.call(KEY, CONTENT)
     assert failure.value.failure.category == "conexao"
-    assert totals(books).effects == 1
+    assert totals(ledger_file).effects == 1
     assert post.ask(KEY) == "R-000001"
 
 
-def test_a_slow_one_outlasts_the_callers_patience(books: Path, open_receiver: Open) -> None:
+def test_a_slow_one_outlasts_the_callers_patience(ledger_file: Path, open_receiver: Open) -> None:
     receiver, post = open_receiver()
     behave(post, hold="after")
     with pytest.raises(Unanswered) as failure:
         PostToReceiver(post.url, timeout=0.2).call(KEY, CONTENT)
     assert failure.value.failure.category == "sistemico"
     assert receiver.wait_for("holding")["moment"] == "after"
-    assert totals(books).effects == 1
+    assert totals(ledger_file).effects == 1
     behave(post, hold="nothing", delay=0.05)
     assert post.call(KEY, CONTENT).reference == "R-000001"
 
@@ -285,11 +287,11 @@ def test_it_listens_on_this_machine_only(open_receiver: Open) -> None:
     assert listening == ["127.0.0.1"]
 
 
-def test_a_call_without_a_key_or_with_too_much_is_refused(books: Path, open_receiver: Open) -> None:
+def test_a_call_without_a_key_or_with_too_much_is_refused(ledger_file: Path, open_receiver: Open) -> None:
     _, post = open_receiver()
     assert ask(post.url, "POST", "/documents", CONTENT)[0] == 400
     assert ask(post.url, "POST", "/documents", b"x" * 10_000_001, {"Idempotency-Key": "k"})[0] == 413
-    assert totals(books).effects == 0
+    assert totals(ledger_file).effects == 0
 
 
 def test_a_404_in_other_words_does_not_mean_that_the_key_is_unknown() -> None:
@@ -315,7 +317,7 @@ def test_any_other_reference_is_one(reference: str) -> None:
 
 @contextmanager
 def stranger(status: bytes, body: bytes) -> Iterator[str]:
-    """The address of somebody else, who answers so to the first request."""
+    """The address of another service, which answers so to the first request."""
 
     def answer() -> None:
         connection, _ = listener.accept()
@@ -360,7 +362,7 @@ def test_a_delay_that_is_taken_back_is_waited_for_no_longer(open_receiver: Open)
 
 
 def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
-    books: Path, open_receiver: Open, monkeypatch: pytest.MonkeyPatch
+    ledger_file: Path, open_receiver: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "SECONDS", 20.0)
     receiver, post = open_receiver("--behaviour", '{"hold": "before"}')
@@ -371,16 +373,16 @@ def test_any_number_of_calls_may_be_held_back_while_questions_are_answered(
             for _ in held:
                 receiver.wait_for("holding")
             assert post.ask(KEY) is None
-            assert totals(books).effects == 0
+            assert totals(ledger_file).effects == 0
         finally:
             behave(post, hold="nothing")
         assert len({call.result() for call in held}) == calls
 
 
-def test_a_port_that_is_taken_is_named(books: Path) -> None:
+def test_a_port_that_is_taken_is_named(ledger_file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        receiver = Child("receiver", "--ledger", str(books), "--port", str(port), environment={})
+        receiver = Child("receiver", "--ledger", str(ledger_file), "--port", str(port), environment={})
         try:
             with pytest.raises(LabError, match=f"cannot listen on port {port}"):
                 receiver.wait_for("listening")
@@ -388,19 +390,19 @@ def test_a_port_that_is_taken_is_named(books: Path) -> None:
             receiver.close()
 
 
-def test_a_port_is_its_own_before_it_opens_its_books(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_is_its_own_before_it_opens_its_ledger(ledger_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as rival:
         rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         rival.bind(("127.0.0.1", 0))
 
-        def open_books(*_: object, **__: object) -> None:
+        def open_ledger(*_: object, **__: object) -> None:
             with pytest.raises(OSError, match="in use"):
                 rival.listen()
             raise LabError("seen")
 
-        monkeypatch.setattr(service, "Ledger", open_books)
+        monkeypatch.setattr(service, "Ledger", open_ledger)
         with pytest.raises(LabError, match="seen"):
-            serve(books, rival.getsockname()[1], by_key=True, behaviour=Behaviour())
+            serve(ledger_file, rival.getsockname()[1], by_key=True, behaviour=Behaviour())
 
 
 # The work that calls it

@@ -19,13 +19,13 @@ import pytest
 from defusedxml.ElementTree import ParseError, fromstring
 
 from lab.base.errors import LabError
-from lab.drills.harness import Ground, ground
+from lab.drills.harness import Harness, open_harness
 from lab.drills.process import Child
 from lab.server import schema
 from lab.worker import circuit_breaker, client, worker
-from lab.worker.circuit_breaker import Rest
+from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Queue
-from lab.worker.event_log import WorkLog
+from lab.worker.event_log import EventLog
 from lab.worker.failures import BadDocument, NotSent, Rejected, Unanswered, classify, of_status
 from lab.worker.handler import Answer, PostToReceiver
 from lab.worker.heartbeat import Heartbeat
@@ -47,8 +47,8 @@ def queue_09(database: str) -> str:
 
 
 @pytest.fixture
-def here(queue_09: str) -> Iterator[Ground]:
-    with ground(queue_09) as found:
+def harness(queue_09: str) -> Iterator[Harness]:
+    with open_harness(queue_09) as found:
         yield found
 
 
@@ -229,7 +229,7 @@ def test_a_broken_document_fails_for_good_before_any_call_and_is_quoted_nowhere(
 # Taking over
 
 
-def test_nobody_called_the_call_is_made(queue_09: str, run: Run) -> None:
+def test_where_no_attempt_called_the_call_is_made(queue_09: str, run: Run) -> None:
     left_by_a_dead_worker(queue_09)
     pretended = Pretended()
     run(pretended)
@@ -256,7 +256,7 @@ def test_unknown_and_the_receiver_does_not_know_it_is_called_under_the_same_key(
 def test_unknown_and_the_receiver_cannot_be_asked_is_tried_later(queue_09: str, run: Run) -> None:
     left_by_a_dead_worker(queue_09, ("desconhecido", None))
     pretended = Pretended(asking_raises=Unanswered("sistemico", "HTTP 503"))
-    ran = run(pretended, rounds=2, rest=0.001)
+    ran = run(pretended, rounds=2, longest_pause=0.001)
     assert pretended.called == []
     assert document(queue_09) == ("pendente", "desconhecido", "sistemico", 2)
     assert len(ran.of("resting")) == 1
@@ -427,7 +427,7 @@ def test_a_batch_is_locked_in_the_order_of_its_keys_whatever_its_own(queue_09: s
         waits = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
         while watch.execute(waits, [stranger.info.backend_pid]).fetchone() != (1,):
             assert finishing.is_alive()
-        # It waits for the first, and holds nothing that whoever has the first could wait for.
+        # It waits for the first, and holds nothing that the session with the first could wait for.
         watch.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 2 FOR UPDATE NOWAIT")
         stranger.rollback()
         finishing.join()
@@ -457,7 +457,7 @@ def claimed(conninfo: str) -> tuple[Queue, Claim]:
 def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: str) -> None:
     queue, claim = claimed(queue_09)
     beaten = threading.Semaphore(0)
-    log = WorkLog("worker-a")
+    log = EventLog("worker-a")
     log.of = lambda *event, **facts: beaten.release()  # type: ignore[method-assign]
     heartbeat = Heartbeat(Queue(queue_09, "lab/beat"), 0.01, 30, log)
     heartbeat.hold(claim)
@@ -487,7 +487,7 @@ def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: st
     [([True], ["claimed", "lost"]), ([False, True], ["claimed", "stage", "lost", "stage"])],
     ids=["before the stage", "after it"],
 )
-def test_what_the_heartbeat_has_lost_is_not_called_and_nobody_has_to_ask_for_it(
+def test_what_the_heartbeat_has_lost_is_not_called_and_no_attempt_has_to_ask_for_it(
     queue_09: str, said: Said, looks: list[bool], names: list[str]
 ) -> None:
     pretended = Pretended()
@@ -554,7 +554,7 @@ class Beats:
     def close(self) -> None: ...
 
 
-def beating(beats: Any, log: WorkLog, *keys: str) -> Heartbeat:
+def beating(beats: Any, log: EventLog, *keys: str) -> Heartbeat:
     heartbeat = Heartbeat(beats, 0.01, 30, log)
     for token, key in enumerate(keys):
         heartbeat.hold(Claim(token, "padrao", token, 1, 1, key, "nao_chamado", None, ""))
@@ -564,7 +564,7 @@ def beating(beats: Any, log: WorkLog, *keys: str) -> Heartbeat:
 
 def test_what_is_lost_is_renewed_no_more() -> None:
     beats = Beats(lost=False, kept=True)
-    heartbeat = beating(beats, WorkLog("worker-a"), "lost", "kept")
+    heartbeat = beating(beats, EventLog("worker-a"), "lost", "kept")
     assert beats.thrice.wait(20)
     heartbeat.stop()
     assert beats.counts["lost"] == 1
@@ -573,7 +573,7 @@ def test_what_is_lost_is_renewed_no_more() -> None:
 @pytest.mark.parametrize("error", [psycopg.errors.LockNotAvailable(), RuntimeError(CANARY)])
 def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, error: Exception) -> None:
     beats = Beats(failing=error)
-    heartbeat = beating(beats, WorkLog("worker-a"), "failing")
+    heartbeat = beating(beats, EventLog("worker-a"), "failing")
     assert beats.thrice.wait(20)
     heartbeat.stop()
     ran = said()
@@ -583,7 +583,7 @@ def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, error: 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_heartbeat_that_has_died_counts_as_a_loss() -> None:
-    log = WorkLog("worker-a")
+    log = EventLog("worker-a")
 
     def broken(*event: object, **facts: object) -> None:
         raise BrokenPipeError
@@ -612,7 +612,7 @@ def test_a_row_that_is_locked_does_not_cost_the_others_their_renewals(queue_09: 
 def test_a_heartbeat_stops_while_the_database_is_away(queue_09: str) -> None:
     away = threading.Event()
     queue = Queue(NOWHERE, "lab/beat", lost=lambda kind, error: away.set())
-    heartbeat = beating(queue, WorkLog("worker-a"), "kept")
+    heartbeat = beating(queue, EventLog("worker-a"), "kept")
     assert away.wait(20)
     stopping = threading.Thread(target=heartbeat.stop, daemon=True)
     stopping.start()
@@ -678,7 +678,7 @@ def test_an_outage_of_the_receiver_costs_no_document_its_attempts(queue_09: str,
         return asked(key)
 
     pretended.ask = ask  # type: ignore[method-assign]
-    ran = run(pretended, rounds=30, rest=0.001)
+    ran = run(pretended, rounds=30, longest_pause=0.001)
     assert len(ran.of("resting")) == 41
     assert fetch(
         queue_09,
@@ -699,13 +699,13 @@ def test_a_receiver_that_does_not_answer_is_tried_with_one_document_a_pause(queu
             pretended.calls_raise = None
 
     pretended.before_calling = comes_to_itself
-    ran = run(pretended, rounds=5, batch=4, rest=0.001)
+    ran = run(pretended, rounds=5, batch=4, longest_pause=0.001)
     assert len(ran.of("resting")) == 2
     sizes = "SELECT count(*) FROM sql_semana_12.auditoria WHERE por_que = 'reserva' GROUP BY quando ORDER BY quando"
     assert fetch(queue_09, sizes) == [(4,), (1,), (1,), (4,), (4,)]
 
 
-def test_what_is_done_is_finished_before_a_rest(queue_09: str, run: Run) -> None:
+def test_what_is_done_is_finished_before_a_pause(queue_09: str, run: Run) -> None:
     seen: list[object] = []
     pretended = Pretended()
 
@@ -718,7 +718,7 @@ def test_what_is_done_is_finished_before_a_rest(queue_09: str, run: Run) -> None
         return None
 
     pretended.before_calling, pretended.ask = goes_away, ask  # type: ignore[method-assign]
-    run(pretended, batch=2, rounds=2, rest=0.001)
+    run(pretended, batch=2, rounds=2, longest_pause=0.001)
     assert seen == ["concluido"]
 
 
@@ -733,7 +733,7 @@ def test_a_rejection_is_an_answer(queue_09: str, run: Run) -> None:
     assert run(pretended, batch=4, rounds=2).of("resting") == []
 
 
-def test_a_document_that_is_the_matter_lets_nobody_rest(queue_09: str, run: Run) -> None:
+def test_a_document_that_is_the_matter_opens_no_circuit_breaker(queue_09: str, run: Run) -> None:
     assert run(Pretended(calls_raise=Unanswered("conteudo", "HTTP 409")), rounds=5).of("resting") == []
     assert document(queue_09, 4)[0] == "conciliacao"
 
@@ -742,19 +742,19 @@ def test_a_rest_grows_up_to_its_longest_and_an_answer_ends_it(said: Said) -> Non
     gone = NotSent("conexao", "x")
     stopping = threading.Event()
     pretended = Pretended(asking_raises=gone)
-    resting = Rest(pretended, 2.0, WorkLog("worker-a"))
+    breaker = CircuitBreaker(pretended, 2.0, EventLog("worker-a"))
     stopping.wait = lambda seconds: len(pretended.asked) == 4  # type: ignore[assignment, method-assign, misc]
-    resting.silence("k", gone)
-    resting.take(stopping)
+    breaker.unanswered("k", gone)
+    breaker.wait(stopping)
     seconds = [event["seconds"] for event in said().of("resting")]
     assert all(most / 2 <= each <= most for each, most in zip(seconds, (0.5, 1, 2, 2, 2), strict=True))
-    assert (resting.wanted, resting.probing) == (False, True)
-    resting.answered()
-    assert not resting.probing
+    assert (breaker.is_open, breaker.is_half_open) == (False, True)
+    breaker.answered()
+    assert not breaker.is_half_open
 
 
 def test_a_rest_ends_at_once_when_the_worker_is_asked_to_stop(queue_09: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circuit_breaker, "FIRST_REST", 60.0)
+    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE", 60.0)
     gone = NotSent("conexao", "x")
     made = worker.make(queue_09, Pretended(calls_raise=gone, asking_raises=gone), Options("worker-a", beat=0.0))
     asked = threading.Timer(1, made.stop)
@@ -765,12 +765,12 @@ def test_a_rest_ends_at_once_when_the_worker_is_asked_to_stop(queue_09: str, mon
     asked.join()
 
 
-def test_whoever_watches_is_told_once_that_nobody_answers(queue_09: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operator_is_told_once_that_no_receiver_answers(queue_09: str, capsys: pytest.CaptureFixture[str]) -> None:
     execute(queue_09, "UPDATE sql_semana_12.fila_documentos SET conteudo_xml = '<nfe><valor>1</valor></nfe>'")
     worker.make(queue_09, PostToReceiver("http://127.0.0.1:1"), Options("worker-a", rounds=1, batch=4, beat=0.0)).run()
     told = capsys.readouterr().err
     assert told == (
-        "Nobody answers at http://127.0.0.1:1; the documents are put off, none is lost. Start one: ./lab receiver\n"
+        "No receiver answers at http://127.0.0.1:1; the documents are put off, none is lost. Start one: ./lab receiver\n"
     )
 
 
@@ -928,7 +928,7 @@ def test_a_collision_is_not_tried_again_without_end(queue_09: str, run: Run) -> 
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_collision_within_a_transaction_is_for_whoever_opened_it(queue_09: str) -> None:
+def test_a_collision_within_a_transaction_is_for_the_code_that_opened_it(queue_09: str) -> None:
     refusing(queue_09, "40P01", times=1)
     queue = Queue(queue_09, "lab/test")
     with pytest.raises(psycopg.errors.DeadlockDetected), queue.transaction():
@@ -993,7 +993,9 @@ def test_what_the_connection_string_asks_of_the_server_is_kept(queue_09: str) ->
 def test_until_empty_is_about_the_own_tenant(queue_09: str, run: Run) -> None:
     ran = run(Pretended(), tenant="outro", until_empty=True, rounds=5)
     assert ran.of("waiting") == []
-    ran = run(Pretended(calls_raise=Unanswered("sistemico", "x")), until_empty=True, rounds=6, batch=4, rest=0.001)
+    ran = run(
+        Pretended(calls_raise=Unanswered("sistemico", "x")), until_empty=True, rounds=6, batch=4, longest_pause=0.001
+    )
     assert [event["pending"] for event in ran.of("waiting")] == [4] * 5
 
 
@@ -1045,29 +1047,29 @@ def test_an_outcome_that_waits_too_long_for_a_lock_leaves_the_worker_alive(
 # Processes
 
 
-def test_sigterm_lets_it_finish_what_it_holds_and_claim_no_more(here: Ground) -> None:
-    held = here.worker("worker-a", "--batch", "3", "--stop-at", "calling")
+def test_sigterm_lets_it_finish_what_it_holds_and_claim_no_more(harness: Harness) -> None:
+    held = harness.worker("worker-a", "--batch", "3", "--stop-at", "calling")
     held.wait_for("at")
     held.terminate()
     held.go_on()
     held.drain()
-    states = [each.status for _, each in sorted(here.tables().documents.items())]
+    states = [each.status for _, each in sorted(harness.tables().documents.items())]
     assert states == ["concluido", "concluido", "concluido", "pendente"]
     assert [event["event"] for event in held.events][-1] == "stopped"
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_idle_worker(here: Ground, sign: signal.Signals) -> None:
-    idle = here.worker("worker-a", "--tenant", "ninguem", "--poll", "60")
+def test_a_signal_ends_an_idle_worker(harness: Harness, sign: signal.Signals) -> None:
+    idle = harness.worker("worker-a", "--tenant", "ninguem", "--poll", "60")
     idle.wait_for("started")
     os.kill(idle.pid, sign)
     idle.drain()
 
 
-def test_a_second_signal_ends_a_worker_that_hangs(here: Ground) -> None:
-    here.behave(hold="before")
-    hanging = here.worker("worker-a", "--timeout", "600")
-    here.receivers[0].wait_for("holding")
+def test_a_second_signal_ends_a_worker_that_hangs(harness: Harness) -> None:
+    harness.behave(hold="before")
+    hanging = harness.worker("worker-a", "--timeout", "600")
+    harness.receivers[0].wait_for("holding")
     deadline = time.monotonic() + 20
     while hanging._process.poll() is None and time.monotonic() < deadline:
         hanging.terminate()
@@ -1092,14 +1094,14 @@ def test_a_login_that_is_turned_away_is_not_waited_for(queue_09: str) -> None:
     wrong.close()
 
 
-def test_a_password_and_a_payload_stand_in_no_line(here: Ground) -> None:
-    execute(here.conninfo, f"SELECT sql_semana_12.enfileirar('C', 'c.xml', '<nfe><valor>{CANARY}</valor></nfe>')")
+def test_a_password_and_a_payload_stand_in_no_line(harness: Harness) -> None:
+    execute(harness.conninfo, f"SELECT sql_semana_12.enfileirar('C', 'c.xml', '<nfe><valor>{CANARY}</valor></nfe>')")
     secret = Child(
         "worker",
         "--until-empty",
         "--receiver",
-        here.url,
-        environment={"LAB_DSN": f"{here.conninfo} password={CANARY}"},
+        harness.url,
+        environment={"LAB_DSN": f"{harness.conninfo} password={CANARY}"},
     )
     secret.drain()
     secret.close()

@@ -26,14 +26,3 @@ def portuguese() -> bool:
 def say(en: str, pt: str) -> str:
     """The one of two texts that the reader asked for."""
     return pt if portuguese() else en
-
-
-def decimal(value: float, digits: int) -> str:
-    """A number with so many digits after the point, which is a comma in Portuguese."""
-    text = f"{value:.{digits}f}"
-    return brazilian(text) if portuguese() else text
-
-
-def brazilian(number: str) -> str:
-    """A number as Brazilians write it: of `20,000.5` it makes `20.000,5`."""
-    return number.translate(str.maketrans(",.", ".,"))

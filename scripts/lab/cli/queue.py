@@ -96,7 +96,7 @@ def worker(
         tenant=tenant,
         poll=poll,
         beat=beat,
-        rest=rest,
+        longest_pause=rest,
         irreversible=irreversible,
         rounds=1 if once else None,
         until_empty=until_empty,
@@ -133,8 +133,8 @@ def receiver(
         wanted = service.Behaviour().changed(json.loads(behaviour))
     except ValueError as error:
         raise typer.BadParameter(f"behaviour: {error}") from error
-    books = ledger or paths.home() / RECEIVER_LEDGER
-    service.serve(books, port, by_key=not without_keys, behaviour=wanted)
+    ledger_file = ledger or paths.home() / RECEIVER_LEDGER
+    service.serve(ledger_file, port, by_key=not without_keys, behaviour=wanted)
 
 
 def drill(

@@ -1,6 +1,6 @@
 """The defence matrix of lesson 09: each defence taken away once, the others left, and the damage counted.
 
-For every defence there is a situation that it is made for, held with it and without it on the same ground: real processes, real
+For every defence there is a situation that it is made for, held with it and without it on the same harness: real processes, real
 signals. What is taken away from the protocol is taken from a copy of it (lab.drills.ablated_schema).
 """
 
@@ -21,7 +21,7 @@ from lab.base.language import Text, say
 from lab.drills import invariants
 from lab.drills.ablated_schema import STATE, without
 from lab.drills.catalogue import judge, killed, zombie
-from lab.drills.harness import LEASE, PAST_DELAY, PAST_LEASE, ground
+from lab.drills.harness import LEASE, PAST_DELAY, PAST_LEASE, open_harness
 from lab.drills.invariants import Damage
 from lab.drills.process import Child
 from lab.server import schema
@@ -175,56 +175,62 @@ def _protocol(conninfo: str, taken_away: str | None) -> Iterator[str]:
 
 
 def _lease(conninfo: str, defended: bool) -> Damage:
-    with _protocol(conninfo, None if defended else "reserva") as name, ground(conninfo, schema=name) as here:
-        return judge(here, killed("claimed")(here)).damage
+    with _protocol(conninfo, None if defended else "reserva") as name, open_harness(conninfo, schema=name) as harness:
+        return judge(harness, killed("claimed")(harness)).damage
 
 
 def _token(conninfo: str, defended: bool) -> Damage:
-    with _protocol(conninfo, None if defended else "token") as name, ground(conninfo, schema=name) as here:
-        late = here.stopped_at("obtained", "worker-a")
+    with _protocol(conninfo, None if defended else "token") as name, open_harness(conninfo, schema=name) as harness:
+        late = harness.stopped_at("obtained", "worker-a")
         late.freeze()
-        here.finish("worker-c")  # the other documents, so that the next one to claim gets this one
-        here.advance(PAST_LEASE)
-        here.recover()
-        here.advance(PAST_DELAY)
-        owner = here.stopped_at("claimed", "worker-b")
+        harness.finish("worker-c")  # the other documents, so that the next one to claim gets this one
+        harness.advance(PAST_LEASE)
+        harness.recover()
+        harness.advance(PAST_DELAY)
+        owner = harness.stopped_at("claimed", "worker-b")
         _let_go(late)
         owner.go_on()
         owner.drain()
-        return judge(here, time.monotonic()).damage
+        return judge(harness, time.monotonic()).damage
 
 
 def _zero_rows(conninfo: str, defended: bool) -> Damage:
-    with _protocol(conninfo, None if defended else "linhas") as name, ground(conninfo, schema=name, keys=False) as here:
-        return judge(here, zombie("claimed")(here)).damage
+    with (
+        _protocol(conninfo, None if defended else "linhas") as name,
+        open_harness(conninfo, schema=name, keys=False) as harness,
+    ):
+        return judge(harness, zombie("claimed")(harness)).damage
 
 
 def _key(conninfo: str, defended: bool) -> Damage:
-    with _protocol(conninfo, None) as name, ground(conninfo, schema=name, keys=defended) as here:
-        return judge(here, zombie("calling")(here)).damage
+    with _protocol(conninfo, None) as name, open_harness(conninfo, schema=name, keys=defended) as harness:
+        return judge(harness, zombie("calling")(harness)).damage
 
 
 def _stage(conninfo: str, defended: bool) -> Damage:
-    with _protocol(conninfo, None if defended else "etapa") as name, ground(conninfo, schema=name, keys=False) as here:
-        return judge(here, killed("called")(here)).damage
+    with (
+        _protocol(conninfo, None if defended else "etapa") as name,
+        open_harness(conninfo, schema=name, keys=False) as harness,
+    ):
+        return judge(harness, killed("called")(harness)).damage
 
 
 def _heartbeat(conninfo: str, defended: bool) -> Damage:
     with _protocol(conninfo, None) as name:
         _enqueue(conninfo, "ULTIMA", "<nfe><valor>5</valor></nfe>", attempts=1)
-        with ground(conninfo, schema=name) as here:
-            here.behave(hold="before")
-            worker = here.worker("worker-a", "--once", "--tenant", TENANT, "--beat", "0.05" if defended else "0")
-            here.receivers[0].wait_for("holding")
+        with open_harness(conninfo, schema=name) as harness:
+            harness.behave(hold="before")
+            worker = harness.worker("worker-a", "--once", "--tenant", TENANT, "--beat", "0.05" if defended else "0")
+            harness.receivers[0].wait_for("holding")
             for _ in range(2):
-                here.advance(LEASE - 10)
+                harness.advance(LEASE - 10)
                 if defended:
-                    here.wait_until("status = 'processando' AND reservado_ate > relogio() + INTERVAL '25 seconds'")
-            here.recover()
-            here.behave(hold="nothing")
+                    harness.wait_until("status = 'processando' AND reservado_ate > relogio() + INTERVAL '25 seconds'")
+            harness.recover()
+            harness.behave(hold="nothing")
             worker.drain()
-            here.finish()
-            return judge(here, time.monotonic()).damage
+            harness.finish()
+            return judge(harness, time.monotonic()).damage
 
 
 def _savepoint(conninfo: str, defended: bool) -> Damage:

@@ -1,4 +1,4 @@
-"""Drills: real processes are killed and stopped at the worst moments, and the evidence is read when all is over."""
+"""Drills: real processes are killed and stopped at the worst moments, and the invariants are read when all is over."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lab.base.errors import LabError
 from lab.base.language import Text, say
 from lab.drills import invariants
 from lab.drills.ablated_schema import STATE
-from lab.drills.harness import PAST_DELAY, PAST_LEASE, Ground, ground
+from lab.drills.harness import PAST_DELAY, PAST_LEASE, Harness, open_harness
 from lab.drills.invariants import Damage
-from lab.drills.random_kills import Crowd, Seen, Size
+from lab.drills.random_kills import RandomKills, RandomKillsOutcome, Size
 from lab.server import schema
 from lab.server.throwaway import crash, scratch_server
 from lab.worker.worker import STOPS
@@ -25,7 +25,7 @@ class DrillOutcome:
     documents: how many there were. finished: how many are done. effects: how many the receiver executed. repeated_calls: calls that
     it did not execute again. late_writes: writes that changed no row. reconciliation: documents handed to people. faults: what does
     not fit together in the audit. seconds: from the disaster until every document had ended; leases and delays are moved over by
-    the lab's clock. crowd: what else is seen of many workers, where there were many.
+    the lab's clock. random_kills: what else is seen of many workers, where there were many.
     """
 
     documents: int
@@ -37,7 +37,7 @@ class DrillOutcome:
     damage: Damage
     faults: tuple[str, ...]
     seconds: float
-    crowd: Seen | None = None
+    random_kills: RandomKillsOutcome | None = None
 
     @property
     def clean(self) -> bool:
@@ -47,17 +47,17 @@ class DrillOutcome:
 
 @dataclass(frozen=True)
 class Drill:
-    """A drill: what happens in it, and what it does not try. `run` does it on a ground, and returns when the disaster struck.
+    """A drill: what happens in it, and what it does not try. `run` does it on a harness, and returns when the disaster struck.
 
-    crowd: where it is many workers' drill, them. keys: whether its receiver executes a key only once.
+    random_kills: where it is many workers' drill, them. keys: whether its receiver executes a key only once.
     """
 
     name: str
     text: Text
     not_tried: tuple[Text, ...]
-    run: Callable[[Ground], float]
+    run: Callable[[Harness], float]
     expected: Callable[[DrillOutcome], bool]
-    crowd: Crowd | None = None
+    random_kills: RandomKills | None = None
     keys: bool = True
 
 
@@ -69,15 +69,15 @@ def hold(drill: Drill, conninfo: str, tell: Callable[[str], None] | None = None)
     if drill.name == DATABASE_CRASH:
         return _on_a_server_of_its_own(drill)
     schema.build(conninfo, STATE)
-    with ground(conninfo, keys=drill.keys, tell=tell) as here:
-        return judge(here, drill.run(here), drill.crowd)
+    with open_harness(conninfo, keys=drill.keys, tell=tell) as harness:
+        return judge(harness, drill.run(harness), drill.random_kills)
 
 
-def crowded(conninfo: str, schema_name: str, size: Size) -> DrillOutcome:
-    """The drill of the crowd on a queue that is there already, as on a copy without a defence."""
-    crowd = Crowd(size)
-    with ground(conninfo, schema=schema_name) as here:
-        return judge(here, crowd.run(here), crowd)
+def hold_random_kills(conninfo: str, schema_name: str, size: Size) -> DrillOutcome:
+    """The drill of the random kills on a queue that is there already, as on a copy without a defence."""
+    random_kills = RandomKills(size)
+    with open_harness(conninfo, schema=schema_name) as harness:
+        return judge(harness, random_kills.run(harness), random_kills)
 
 
 def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) -> DrillOutcome:
@@ -89,28 +89,28 @@ def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) ->
     if point not in STOPS:
         raise LabError(f"A worker can be met at {', '.join(STOPS)}, not at {point}.")
     schema.build(conninfo, STATE)
-    with ground(conninfo, keys=keys) as here:
-        return judge(here, (killed if killed_there else zombie)(point)(here))
+    with open_harness(conninfo, keys=keys) as harness:
+        return judge(harness, (killed if killed_there else zombie)(point)(harness))
 
 
-def judge(here: Ground, struck: float, crowd: Crowd | None = None) -> DrillOutcome:
-    """End every process of the drill, and say from the tables and the books what it came to."""
+def judge(harness: Harness, struck: float, random_kills: RandomKills | None = None) -> DrillOutcome:
+    """End every process of the drill, and say from the tables and the ledger what it came to."""
     seconds = time.monotonic() - struck
-    here.end_all()
-    after, events = here.tables(), here.events()
-    books, effects = here.books()
+    harness.end_all()
+    after, events = harness.tables(), harness.events()
+    totals, effects = harness.ledger()
     statuses = [document.status for document in after.documents.values()]
     return DrillOutcome(
-        documents=len(here.before.documents),
+        documents=len(harness.before.documents),
         finished=statuses.count("concluido"),
-        effects=books.effects,
-        repeated_calls=books.refused,
+        effects=totals.effects,
+        repeated_calls=totals.refused,
         late_writes=invariants.late_writes_refused(events),
         reconciliation=statuses.count("conciliacao"),
-        damage=invariants.damage(here.before, after, effects, events),
-        faults=tuple(invariants.faults(here.before, after)),
+        damage=invariants.damage(harness.before, after, effects, events),
+        faults=tuple(invariants.faults(harness.before, after)),
         seconds=seconds,
-        crowd=crowd.seen(here.before, after) if crowd else None,
+        random_kills=random_kills.outcome(harness.before, after) if random_kills else None,
     )
 
 
@@ -126,29 +126,29 @@ def find(name: str, size: Size | None = None) -> Drill:
 # -- what happens
 
 
-def killed(point: str) -> Callable[[Ground], float]:
+def killed(point: str) -> Callable[[Harness], float]:
     """A worker is killed at this point of its first document; another one takes over."""
 
-    def run(here: Ground) -> float:
-        worker = here.stopped_at(point, "worker-a")
+    def run(harness: Harness) -> float:
+        worker = harness.stopped_at(point, "worker-a")
         struck = time.monotonic()
         worker.kill()
-        here.advance(PAST_LEASE)
-        here.finish()
+        harness.advance(PAST_LEASE)
+        harness.finish()
         return struck
 
     return run
 
 
-def zombie(point: str) -> Callable[[Ground], float]:
+def zombie(point: str) -> Callable[[Harness], float]:
     """A worker stands still at this point until its lease is over and another one has finished; then it goes on."""
 
-    def run(here: Ground) -> float:
-        worker = here.stopped_at(point, "worker-a")
+    def run(harness: Harness) -> float:
+        worker = harness.stopped_at(point, "worker-a")
         struck = time.monotonic()
         worker.freeze()
-        here.advance(PAST_LEASE)
-        here.finish()
+        harness.advance(PAST_LEASE)
+        harness.finish()
         worker.go_on()
         worker.thaw()
         worker.drain()
@@ -157,70 +157,70 @@ def zombie(point: str) -> Callable[[Ground], float]:
     return run
 
 
-def receiver_down(here: Ground) -> float:
+def receiver_down(harness: Harness) -> float:
     """The receiver is killed; every document is tried once meanwhile."""
-    (receiver,) = here.receivers
+    (receiver,) = harness.receivers
     struck = time.monotonic()
     receiver.kill()
-    here.worker("worker-a", "--once", "--batch", "4").drain()
-    here.open_receiver()
-    here.finish()
+    harness.worker("worker-a", "--once", "--batch", "4").drain()
+    harness.open_receiver()
+    harness.finish()
     return struck
 
 
-def receiver_away(here: Ground) -> float:
+def receiver_away(harness: Harness) -> float:
     """The receiver is killed, and away until the delays of all attempts that a document has would have passed."""
-    (receiver,) = here.receivers
+    (receiver,) = harness.receivers
     struck = time.monotonic()
     receiver.kill()
-    worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--rest", "0.05")
-    waits_left = 1 + max(document.limit for document in here.before.documents.values())
+    worker = harness.worker("worker-a", "--until-empty", "--batch", "4", "--rest", "0.05")
+    waits_left = 1 + max(document.limit for document in harness.before.documents.values())
     while (event := worker.next()) is not None:
         if event["event"] not in ("resting", "waiting"):
             continue
-        here.advance(PAST_DELAY)
+        harness.advance(PAST_DELAY)
         waits_left -= 1
         if waits_left == 0:
-            here.open_receiver()
+            harness.open_receiver()
     worker.drain()
     return struck
 
 
-def receiver_killed(here: Ground) -> float:
+def receiver_killed(harness: Harness) -> float:
     """The receiver is killed after it executed, before it could answer."""
-    here.behave(hold="after")
-    (receiver,) = here.receivers
-    worker = here.worker("worker-a", "--once")
+    harness.behave(hold="after")
+    (receiver,) = harness.receivers
+    worker = harness.worker("worker-a", "--once")
     receiver.wait_for("holding")
     struck = time.monotonic()
     receiver.kill()
     worker.drain()
-    here.open_receiver()
-    here.finish()
+    harness.open_receiver()
+    harness.finish()
     return struck
 
 
-def unknown_and_irreversible(here: Ground) -> float:
-    """The receiver executes the first document, drops the answer, and then tells nobody what became of it."""
+def unknown_and_irreversible(harness: Harness) -> float:
+    """The receiver executes the first document, drops the answer, and then refuses to tell what became of it."""
     struck = time.monotonic()
-    here.behave(answer="dropped", queries=False)
-    here.worker("worker-a", "--once", "--irreversible").drain()
-    here.behave(answer="given")
-    here.finish("worker-b", "--irreversible")
+    harness.behave(answer="dropped", queries=False)
+    harness.worker("worker-a", "--once", "--irreversible").drain()
+    harness.behave(answer="given")
+    harness.finish("worker-b", "--irreversible")
     return struck
 
 
-def database_crash(server_dies: Callable[[], None]) -> Callable[[Ground], float]:
+def database_crash(server_dies: Callable[[], None]) -> Callable[[Harness], float]:
     """The database crashes while a call is out, and comes back; the worker goes on with what it holds."""
 
-    def run(here: Ground) -> float:
-        here.behave(hold="before")
-        (receiver,) = here.receivers
-        worker = here.worker("worker-a", "--until-empty", "--batch", "4", "--beat", "0.05")
+    def run(harness: Harness) -> float:
+        harness.behave(hold="before")
+        (receiver,) = harness.receivers
+        worker = harness.worker("worker-a", "--until-empty", "--batch", "4", "--beat", "0.05")
         receiver.wait_for("holding")
         struck = time.monotonic()
         server_dies()
-        here.behave(hold="nothing")
+        harness.behave(hold="nothing")
         worker.drain()
         return struck
 
@@ -236,21 +236,21 @@ def _on_a_server_of_its_own(drill: Drill) -> DrillOutcome:
             crash(server)
             server.up()
 
-        with ground(conninfo) as here:
-            return judge(here, database_crash(restart)(here))
+        with open_harness(conninfo) as harness:
+            return judge(harness, database_crash(restart)(harness))
 
 
 # -- what is expected
 
 
 def exactly_once(outcome: DrillOutcome) -> bool:
-    """Every document is finished with its one effect, and nobody was needed."""
+    """Every document is finished with its one effect, and no person was needed."""
     return outcome.clean and outcome.documents == outcome.finished == outcome.effects
 
 
 def each_once(outcome: DrillOutcome) -> bool:
     """Many workers: as above, and each claim under a token of its own, none past a free document, some workers killed at work."""
-    return exactly_once(outcome) and outcome.crowd is not None and outcome.crowd.good
+    return exactly_once(outcome) and outcome.random_kills is not None and outcome.random_kills.good
 
 
 DATABASE_CRASH = "database_crash"
@@ -258,8 +258,8 @@ RANDOM_KILLS = "random_kills"
 
 
 def drills(size: Size | None = None) -> list[Drill]:
-    """All drills, in the order in which they are told; `size` is that of the crowd's."""
-    crowd = Crowd(size or Size())
+    """All drills, in the order in which they are told; `size` is that of the random kills."""
+    random_kills = RandomKills(size or Size())
     power_cut = Text("a machine that loses power", "queda de energia")
     one_victim = (Text("several workers killed at once", "vários workers mortos de uma vez"), power_cut)
     return [
@@ -339,7 +339,7 @@ def drills(size: Size | None = None) -> list[Drill]:
         Drill(
             "receiver_killed",
             Text("the receiver is killed after executing, before answering", "o receptor morre depois de executar, antes de responder"),
-            (Text("a receiver that loses its books", "um receptor que perde o seu registro"),),
+            (Text("a receiver that loses its ledger", "um receptor que perde o seu registro"),),
             receiver_killed,
             lambda seen: exactly_once(seen) and not seen.repeated_calls,
         ),
@@ -369,8 +369,8 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "vários workers a partir de uma barreira, SIGKILL em momentos aleatórios, substituídos até o fim",
             ),
             (Text("workers on several machines", "workers em várias máquinas"), power_cut),
-            crowd.run,
+            random_kills.run,
             each_once,
-            crowd,
+            random_kills,
         ),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The ground of a drill: a queue, a receiver, workers, and the clock in the drill's hand; everything ends with it."""
+"""The harness of a drill: a queue, a receiver, workers, and the clock in the drill's hand; everything ends with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.base import wait
 from lab.base.errors import LabError
 from lab.drills import invariants
 from lab.drills.process import SECONDS, Child, Event
-from lab.receiver.ledger import Books, Ledger
+from lab.receiver.ledger import Ledger, Totals
 from lab.server.session import SCHEMA, SessionPins
 from lab.worker.client import Late, Queue
 
@@ -28,8 +28,8 @@ PAST_DELAY = 301  # no delay before another attempt is longer
 WATCH = "vigia"  # who recovers, where it is not a worker
 
 
-class Ground:
-    """A queue in `schema` of the database `conninfo`, and a folder for the receiver's books.
+class Harness:
+    """A queue in `schema` of the database `conninfo`, and a folder for the receiver's ledger.
 
     `keys` is whether its receivers execute a key only once; `tell` is called with how far a long drill has come.
     """
@@ -41,7 +41,7 @@ class Ground:
         self.schema = schema
         self.keys = keys
         self.tell = tell or (lambda text: None)
-        self.books_file = folder / "receiver.sqlite3"
+        self.ledger_file = folder / "receiver.sqlite3"
         self.url = ""
         self.workers: list[Child] = []
         self.receivers: list[Child] = []
@@ -54,7 +54,7 @@ class Ground:
         """Start the receiver; after it was killed, again at its old address."""
         port = urlsplit(self.url).port or 0
         options = [] if self.keys else ["--without-keys"]
-        receiver = self._child("receiver", "--ledger", str(self.books_file), "--port", str(port), *options)
+        receiver = self._child("receiver", "--ledger", str(self.ledger_file), "--port", str(port), *options)
         self.url = receiver.wait_for("listening")["url"]
         self.receivers.append(receiver)
         return receiver
@@ -70,11 +70,11 @@ class Ground:
         finally:
             connection.close()
 
-    def books(self) -> tuple[Books, dict[str, int]]:
-        """The receiver's books, read from its file: in numbers, and how often it executed each key."""
-        ledger = Ledger(self.books_file)
+    def ledger(self) -> tuple[Totals, dict[str, int]]:
+        """The receiver's ledger, read from its file: in numbers, and how often it executed each key."""
+        ledger = Ledger(self.ledger_file)
         try:
-            return ledger.books(), ledger.effects()
+            return ledger.totals(), ledger.effects()
         finally:
             ledger.close()
 
@@ -116,7 +116,7 @@ class Ground:
 
     @contextmanager
     def watch(self) -> Iterator[Queue]:
-        """The queue as whoever watches it sees it; unlike a worker he waits for no database: a drill without its own is over."""
+        """The queue as an operator sees it, on a connection that waits for no database: a drill without its own is over."""
         queue = Queue(self.conninfo, f"lab/{WATCH}", self.schema)
         queue.give_up_waiting()
         try:
@@ -151,7 +151,7 @@ class Ground:
     # -- the end
 
     def end_all(self) -> None:
-        """End every process, so that what is left is what stands in the tables and the books."""
+        """End every process, so that what is left is what stands in the tables and the ledger."""
         for child in self._children:
             child.close()
 
@@ -162,13 +162,13 @@ class Ground:
 
 
 @contextmanager
-def ground(
+def open_harness(
     conninfo: str, *, schema: str = SCHEMA, keys: bool = True, tell: Callable[[str], None] | None = None
-) -> Iterator[Ground]:
-    """A ground with its receiver open; a queue in state 09 is in the schema already. No process outlives the block."""
+) -> Iterator[Harness]:
+    """A harness with its receiver open; a queue in state 09 is in the schema already. No process outlives the block."""
     with ExitStack() as last:
         folder = last.enter_context(tempfile.TemporaryDirectory(prefix="queue-lab-"))
-        here = Ground(conninfo, schema, Path(folder), keys=keys, tell=tell)
-        last.callback(here.end_all)
-        here.open_receiver()
-        yield here
+        harness = Harness(conninfo, schema, Path(folder), keys=keys, tell=tell)
+        last.callback(harness.end_all)
+        harness.open_receiver()
+        yield harness

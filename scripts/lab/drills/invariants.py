@@ -1,4 +1,4 @@
-"""What can be said when all is over: from the queue's tables, the receiver's books and what the workers said."""
+"""What can be said when all is over: from the queue's tables, the receiver's ledger and what the workers said."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Damage:
     """What went wrong, in documents.
 
     duplicates: effects executed once too often. lost: gone from the queue, or finished without an effect, or failed though nothing
-    was wrong with it. stuck: not ended, and nobody at work on it. overwritten: writes of a worker whose document was another's.
+    was wrong with it. stuck: not ended, and no worker on it. overwritten: writes of a worker whose document was another's.
     over_limit: given up although the effect is there: failed, or handed to people for lack of attempts.
     """
 
@@ -169,10 +169,10 @@ class Order:
 def order(before: Tables, after: Tables, locked: Collection[int] = ()) -> Order:
     """Whether claims kept to the order of the queue, in a race whose documents were all due before it began.
 
-    A document is in somebody's hands from some moment within the statement of the claim that takes it, and that statement began
+    A document is a worker's from some moment within the statement of the claim that takes it, and that statement began
     after whatever its worker had written before. So up to that row of the audit it was free, and a claim written earlier had to
-    see it, unless a third one's claim had locked it that was never committed: see `uncommitted`. locked: documents that somebody
-    locked without claiming them; they are not looked for.
+    see it, unless a third one's claim had locked it that was never committed: see `uncommitted`. locked: documents that a
+    session locked without claiming them; they are not looked for.
     """
     places = {number: place for place, number in enumerate(_in_order(before))}
     claims: dict[tuple[str, datetime], _Claim] = {}

@@ -62,7 +62,7 @@ class Child:
                 )
             ) from None
         if event is None:
-            self._unread.put(None)  # for whoever asks again
+            self._unread.put(None)  # for the next call
         else:
             self.events.append(event)
         return event

@@ -1,10 +1,10 @@
-"""The drill of the crowd: many workers, released at once, are killed at random and replaced until every document has ended."""
+"""The drill of the random kills: many workers, released at once, are killed at random and replaced until every document has ended."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,9 +12,10 @@ import psycopg
 
 from lab.base import wait
 from lab.base.errors import LabError
+from lab.base.facts import Fact
 from lab.base.language import say
 from lab.drills import invariants, process
-from lab.drills.harness import WATCH, Ground
+from lab.drills.harness import WATCH, Harness
 from lab.drills.invariants import OPEN, Order, Tables
 from lab.drills.process import Child, Event
 
@@ -28,7 +29,7 @@ DOCUMENTS_A_KILL = 100
 
 @dataclass(frozen=True)
 class Size:
-    """How large the drill is: documents, workers at a time, and the seed of its dice (None: another one each time)."""
+    """How large the drill is: documents, workers at a time, and the seed of its choices (None: another one each time)."""
 
     documents: int = 300
     workers: int = 5
@@ -41,19 +42,19 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the crowd came to.
+class RandomKillsOutcome:
+    """What the workers came to.
 
-    kills: workers killed; hits: those of them that had documents in hand, `orphans` in all. claims: as the audit has them;
+    kills: workers killed; hits: those of them that had documents in hand, `orphaned` in all. claims: as the audit has them;
     attempts: as the queue has them; tokens: different ones; uncommitted: minted in claims that a kill rolled back. order: see
-    evidence.Order.
+    invariants.Order.
     """
 
     workers: int
     seed: int
     kills: int
     hits: int
-    orphans: int
+    orphaned: int
     claims: int
     tokens: int
     attempts: int
@@ -69,61 +70,78 @@ class Seen:
         once = self.claims == self.tokens == self.attempts
         return once and self.order.passed_over <= self.uncommitted and 0 < self.hits <= self.kills
 
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """What was counted, by name."""
+        return {
+            "workers": Fact(self.workers, "workers"),
+            "kills": Fact(self.kills, "workers"),
+            "seed": Fact(self.seed),
+            "hits": Fact(self.hits, "workers"),
+            "orphaned": Fact(self.orphaned, "documents"),
+            "claims": Fact(self.claims, "claims"),
+            "tokens": Fact(self.tokens, "tokens"),
+            "attempts": Fact(self.attempts, "attempts"),
+            "overtaking": Fact(self.order.overtaking, "claims"),
+            "passed_over": Fact(self.order.passed_over, "documents"),
+            "uncommitted": Fact(self.uncommitted, "tokens"),
+        }
+
 
 @dataclass
-class Crowd:
-    """One crowd on a ground: `run` lets it work, `seen` says what it came to."""
+class RandomKills:
+    """Many workers on one harness: `run` lets them work, `outcome` says what they came to."""
 
     size: Size
     seed: int = 0
     killed: list[str] = field(default_factory=list)
-    locked: int = 0  # the document that a stranger had locked
+    locked: int = 0  # the document that another session had locked
 
-    def run(self, here: Ground) -> float:
+    def run(self, harness: Harness) -> float:
         """Bring in the documents, release the workers and kill until all have ended; returns when they were released.
 
         Raises LabError if a worker ends by itself, or if none claims anything for STILL seconds.
         """
         self.seed = random.randrange(1_000_000) if self.size.seed is None else self.size.seed
         self.killed = []
-        dice = random.Random(self.seed)
-        _enqueue(here, self.size.documents, dice)
-        crew = _Crew(here)
-        with here.connection() as stranger:
-            # The oldest document is locked until the first kill: who skips it goes on, who waits for it stands still.
-            with stranger.transaction():
-                self.locked = _lock_the_oldest(stranger)
-                with _barrier(stranger, here) as waiting:
-                    crew.hire(self.size.workers)
+        rng = random.Random(self.seed)
+        _enqueue(harness, self.size.documents, rng)
+        pool = _Pool(harness)
+        with harness.connection() as other:
+            # The oldest document is locked until the first kill: a worker that skips it goes on, one that waits for it stands still.
+            with other.transaction():
+                self.locked = _lock_the_oldest(other)
+                with _barrier(other, harness) as waiting:
+                    pool.start(self.size.workers)
                     waiting(self.size.workers)
                 released = time.monotonic()
-                moments = sorted(dice.sample(range(1, self.size.documents), self.size.kills))
-                crew.work(until=moments[0])
+                moments = sorted(rng.sample(range(1, self.size.documents), self.size.kills))
+                pool.work(until=moments[0])
             for moment in moments:
-                crew.work(until=moment)
-                self.killed.append(crew.kill_one(dice))
-                crew.hire(1)
-            crew.work()
-        crew.dismiss()
+                pool.work(until=moment)
+                self.killed.append(pool.kill_one(rng))
+                pool.start(1)
+            pool.work()
+        pool.stop()
         return released
 
-    def seen(self, before: Tables, after: Tables) -> Seen:
+    def outcome(self, before: Tables, after: Tables) -> RandomKillsOutcome:
         """What it came to, from the tables alone."""
         claims = [change for change in after.audit if invariants.is_claim(change)]
         owners = {change.token: change.who for change in claims}
-        orphans = [
+        orphaned = [
             owner
             for change in after.audit
             if change.before == "processando" != change.after
             and (owner := owners.get(change.token)) in self.killed
             and change.who != owner
         ]
-        return Seen(
+        return RandomKillsOutcome(
             workers=self.size.workers,
             seed=self.seed,
             kills=len(self.killed),
-            hits=len(set(orphans)),
-            orphans=len(orphans),
+            hits=len(set(orphaned)),
+            orphaned=len(orphaned),
             claims=len(claims),
             tokens=len(owners),
             attempts=sum(document.attempts for document in after.documents.values()),
@@ -132,27 +150,27 @@ class Crowd:
         )
 
 
-class _Crew:
-    """The workers at work, and whoever watches the queue."""
+class _Pool:
+    """The workers at work, and the watch over the queue."""
 
-    def __init__(self, here: Ground) -> None:
-        self._here = here
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
         self._at_work: dict[str, Child] = {}
-        self._hired = 0
+        self._started = 0
         self._finished = 0
         self._killed = 0
 
-    def hire(self, count: int) -> None:
-        """Start so many workers, under names that nobody had before."""
+    def start(self, count: int) -> None:
+        """Start so many workers, under new names."""
         for _ in range(count):
-            self._hired += 1
-            name = f"worker-{self._hired:03}"
-            self._at_work[name] = self._here.worker(name, "--batch", str(BATCH), "--lease", str(LEASE))
+            self._started += 1
+            name = f"worker-{self._started:03}"
+            self._at_work[name] = self._harness.worker(name, "--batch", str(BATCH), "--lease", str(LEASE))
 
-    def kill_one(self, dice: random.Random) -> str:
+    def kill_one(self, rng: random.Random) -> str:
         """Kill one of the workers that have begun; returns its name."""
         begun = [name for name, worker in self._at_work.items() if worker.events]
-        name = dice.choice(begun or list(self._at_work))
+        name = rng.choice(begun or list(self._at_work))
         victim = self._at_work.pop(name)
         known = len(victim.events)
         victim.kill()
@@ -163,10 +181,10 @@ class _Crew:
     def work(self, until: int | None = None) -> None:
         """Let them work until so many documents are finished, as they say, or until every document has ended.
 
-        Meanwhile what is late is taken from the dead, as whoever watches the queue does.
+        Meanwhile what is late is taken from the dead, as an operator would.
         """
-        with self._here.watch() as watch, self._here.connection() as connection:
-            documents = len(self._here.before.documents)
+        with self._harness.watch() as watch, self._harness.connection() as connection:
+            documents = len(self._harness.before.documents)
             heard_of, looked = time.monotonic(), 0.0
             while until is None or self._finished < until:
                 if self._listen():
@@ -174,14 +192,14 @@ class _Crew:
                 if (now := time.monotonic()) - looked > WATCH_EVERY:
                     looked = now
                     watch.recover(WATCH, None)
-                    self._here.tell(_progress(self._finished, documents, self._killed))
+                    self._harness.tell(_progress(self._finished, documents, self._killed))
                     if not _left(connection):
                         return
                 if now - heard_of > STILL:
                     raise _stood_still(connection)
                 time.sleep(LOOK)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """Ask the workers to end, which they do well."""
         for worker in self._at_work.values():
             if not worker.events:
@@ -191,7 +209,7 @@ class _Crew:
             worker.drain()
 
     def _listen(self) -> bool:
-        """Hear everyone; returns whether anybody has claimed anything."""
+        """Hear every worker; returns whether one has claimed anything."""
         return any([self._count(worker.heard()) for worker in self._at_work.values()])
 
     def _count(self, events: list[Event]) -> bool:
@@ -200,10 +218,10 @@ class _Crew:
         return "claimed" in names
 
 
-def _enqueue(here: Ground, documents: int, dice: random.Random) -> None:
+def _enqueue(harness: Harness, documents: int, rng: random.Random) -> None:
     """Bring in documents, all of them due, in an order that is not that of their ids; with those already there, so many."""
-    seconds = list(range(documents - len(here.before.documents)))
-    dice.shuffle(seconds)
+    seconds = list(range(documents - len(harness.before.documents)))
+    rng.shuffle(seconds)
     statement = """
         SELECT count(*)
         FROM unnest(%s::INTEGER[]) WITH ORDINALITY AS lote (segundos, numero),
@@ -214,11 +232,11 @@ def _enqueue(here: Ground, documents: int, dice: random.Random) -> None:
                 p_disponivel_em => relogio() + make_interval(secs => lote.segundos + 1)
             )
     """
-    with here.connection() as connection:
+    with harness.connection() as connection:
         connection.execute(statement, [seconds])
         connection.execute("ANALYZE fila_documentos")
-    here.advance(len(seconds) + 1)
-    here.before = here.tables()
+    harness.advance(len(seconds) + 1)
+    harness.before = harness.tables()
 
 
 def _lock_the_oldest(connection: psycopg.Connection) -> int:
@@ -232,14 +250,14 @@ def _lock_the_oldest(connection: psycopg.Connection) -> int:
 
 
 @contextmanager
-def _barrier(connection: psycopg.Connection, here: Ground) -> Iterator[_Waiting]:
-    """Keep everybody from claiming as long as the block lasts, which calls what it is given to see them all wait.
+def _barrier(connection: psycopg.Connection, harness: Harness) -> Iterator[_Waiting]:
+    """Keep every worker from claiming as long as the block lasts, which calls what it is given to see them all wait.
 
     The lock is on the table, which SKIP LOCKED does not skip; rolled back to its savepoint, it alone is given up.
     """
     with connection.transaction(force_rollback=True):
         connection.execute("LOCK TABLE fila_documentos IN EXCLUSIVE MODE")
-        with here.connection() as monitor:
+        with harness.connection() as monitor:
             yield _Waiting(monitor, connection.info.backend_pid)
 
 
@@ -278,7 +296,7 @@ def _progress(finished: int, documents: int, killed: int) -> str:
 
 
 def _stood_still(connection: psycopg.Connection) -> LabError:
-    """That nobody claimed anything, and who waits for whom: never what they run."""
+    """That no worker claimed anything, and who waits for whom: never what they run."""
     rows = connection.execute(
         "SELECT DISTINCT waiter.application_name || ' → ' || blocker.application_name"
         " FROM pg_stat_activity AS waiter"
@@ -289,7 +307,7 @@ def _stood_still(connection: psycopg.Connection) -> LabError:
     left = _left(connection)
     return LabError(
         say(
-            f"Nobody claimed anything for {STILL:.0f} s, and {left} documents have not ended. Who waits for whom: {waits}",
-            f"Ninguém reservou nada por {STILL:.0f} s, e {left} documentos não terminaram. Quem espera por quem: {waits}",
+            f"No worker claimed anything for {STILL:.0f} s, and {left} documents have not ended. Who waits for whom: {waits}",
+            f"Nenhum worker reservou nada por {STILL:.0f} s, e {left} documentos não terminaram. Quem espera por quem: {waits}",
         )
     )

@@ -7,11 +7,21 @@ from statistics import median
 
 from rich.console import Console
 
-from lab.base.language import Text, decimal, say
+from lab.base.facts import decimal, sentence
+from lab.base.language import Text, say
 from lab.drills.ablation import Matrix, defences, kinds, worth
 from lab.drills.catalogue import Drill, DrillOutcome, hold
 from lab.drills.invariants import Damage
-from lab.drills.random_kills import Seen
+
+# What random kills came to, around the facts of their outcome.
+RANDOM_KILLS = Text(
+    "workers {workers} at a time; killed {kills} (seed {seed}), with documents in hand {hits}, which left {orphaned}; claims"
+    " {claims}, tokens {tokens}, attempts {attempts}; claims past a document in other hands {overtaking}; documents passed over"
+    " while free {passed_over} (locked by a claim that a kill rolled back: {uncommitted})",
+    "workers {workers} por vez; mortos {kills} (semente {seed}), com documentos em mãos {hits}, que deixaram {orphaned}; reservas"
+    " {claims}, tokens {tokens}, tentativas {attempts}; reservas que passaram por um documento em outras mãos {overtaking};"
+    " documentos preteridos estando livres {passed_over} (bloqueados por uma reserva que uma morte desfez: {uncommitted})",
+)
 
 
 def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times: int) -> bool:
@@ -27,9 +37,9 @@ def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times:
         style = "green" if held == times else "red"
         console.print(f"{drill.name}  [{style}]{held}/{times}[/]  [bold]{drill.text}[/]", highlight=False)
         console.print(f"  {_figures(seen)}", highlight=False)
-        for crowd in (one.crowd for one in seen):
-            if crowd:
-                console.print(f"  {crowd_figures(crowd)}", highlight=False)
+        for facts in (one.random_kills.facts for one in seen if one.random_kills):
+            told = Text(sentence(RANDOM_KILLS.en, facts, "en"), sentence(RANDOM_KILLS.pt, facts, "pt"))
+            console.print(f"  {told}", highlight=False)
         for fault in sorted({fault for one in seen for fault in one.faults}):
             console.print(f"  [red]{fault}[/]", highlight=False)
     not_tried = dict.fromkeys(str(each) for drill in chosen for each in drill.not_tried)
@@ -62,21 +72,6 @@ def _figures(seen: Sequence[DrillOutcome]) -> str:
         f" to people {people}; {seconds} s",
         f"documentos {documents}, efeitos {effects}; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
         f" {damaged}; para conciliação {people}; {seconds} s",
-    )
-
-
-def crowd_figures(seen: Seen) -> Text:
-    """What a crowd of workers came to, once."""
-    order = seen.order
-    return Text(
-        f"workers {seen.workers} at a time; killed {seen.kills} (seed {seen.seed}), with documents in hand {seen.hits}, which left"
-        f" {seen.orphans}; claims {seen.claims}, tokens {seen.tokens}, attempts {seen.attempts}; claims past a document in other hands"
-        f" {order.overtaking}; documents passed over while free {order.passed_over} (locked by a claim that a kill rolled back:"
-        f" {seen.uncommitted})",
-        f"workers {seen.workers} por vez; mortos {seen.kills} (semente {seen.seed}), com documentos em mãos {seen.hits}, que deixaram"
-        f" {seen.orphans}; reservas {seen.claims}, tokens {seen.tokens}, tentativas {seen.attempts}; reservas que passaram por um"
-        f" documento em outras mãos {order.overtaking}; documentos preteridos estando livres {order.passed_over} (bloqueados por uma"
-        f" reserva que uma morte desfez: {seen.uncommitted})",
     )
 
 

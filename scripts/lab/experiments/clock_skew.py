@@ -52,7 +52,7 @@ def deadlines(
     """Let workers whose clocks are so many hours fast (negative: slow) claim documents and then take back what is late.
 
     With `own_clocks` each worker computes the deadlines and judges who is late by its own clock; otherwise it calls the
-    protocol's functions. All of this takes a moment, and a lease is of ten minutes: nobody is really late.
+    protocol's functions. All of this takes a moment, and a lease is of ten minutes: no worker is really late.
     """
     stage.build(STATE)
     kind = _OwnClock if own_clocks else _Worker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,11 +49,6 @@ class Race:
     def inversions(self) -> int:
         return sum(later < earlier for claims in self.by_session for earlier, later in pairwise(claims))
 
-    @property
-    def shares(self) -> Counter[str]:
-        """How many documents each session claimed."""
-        return Counter({f"session {number}": len(claims) for number, claims in enumerate(self.by_session, start=1)})
-
 
 def race(
     conninfo: str, *, sessions: int = 10, documents: int = 200, claim: Way = "skip_locked", work: float = 0.0
@@ -68,41 +62,43 @@ def race(
     """
     schema.build(conninfo, 4)
     pins = SessionPins()
-    with pins.psycopg_connection(conninfo, "lab/race") as referee:
-        referee.execute("TRUNCATE fila_documentos RESTART IDENTITY")
-        referee.execute(
+    with pins.psycopg_connection(conninfo, "lab/race") as monitor:
+        monitor.execute("TRUNCATE fila_documentos RESTART IDENTITY")
+        monitor.execute(
             "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)"
             " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-16 09:00-03' + n * interval '1 s'"
             " FROM generate_series(1, %s) AS n",
             [documents],
         )
-        referee.execute("ANALYZE fila_documentos")
+        monitor.execute("ANALYZE fila_documentos")
         start = _Start(threading.Barrier(sessions + 1), threading.Event())
-        takers = [_Taker(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
+        threads = [_Session(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
         try:
-            for taker in takers:
-                taker.start()
+            for thread in threads:
+                thread.start()
             with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
                 start.barrier.wait()
             started = time.monotonic()
-            for taker in takers:
-                taker.join()
+            for thread in threads:
+                thread.join()
             seconds = time.monotonic() - started
         finally:
-            # After ^C nobody goes on claiming, nor waits at the barrier for one who will not come.
+            # After ^C no session goes on claiming, nor waits at the barrier for one that will not come.
             start.over.set()
             start.barrier.abort()
-            for taker in takers:
-                if taker.ident is not None:
-                    taker.join()
-        for taker in takers:
-            if isinstance(taker.error, psycopg.OperationalError) and (taker.error.sqlstate or "53").startswith("53"):
-                raise CannotRunHere(f"{sessions} connections at once could not be had: {taker.error}") from taker.error
-            if taker.error is not None:
-                raise taker.error
-        row = referee.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        for thread in threads:
+            if isinstance(thread.error, psycopg.OperationalError) and (thread.error.sqlstate or "53").startswith("53"):
+                raise CannotRunHere(
+                    f"{sessions} connections at once could not be had: {thread.error}"
+                ) from thread.error
+            if thread.error is not None:
+                raise thread.error
+        row = monitor.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
         assert row
-    return Race(documents, tuple(tuple(taker.claimed) for taker in takers), row[0], seconds)
+    return Race(documents, tuple(tuple(thread.claimed) for thread in threads), row[0], seconds)
 
 
 _TakeOne = Callable[[psycopg.Connection], int | None]
@@ -116,7 +112,7 @@ class _Start:
     over: threading.Event
 
 
-class _Taker(threading.Thread):
+class _Session(threading.Thread):
     def __init__(self, conninfo: str, pins: SessionPins, number: int, start: _Start, take_one: _TakeOne) -> None:
         super().__init__(name=f"lab/{number}", daemon=True)
         self.conninfo = conninfo

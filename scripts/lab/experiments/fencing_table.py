@@ -32,7 +32,7 @@ class Guard:
     """The WHERE clause of a worker's outcome.
 
     `where` is SQL; the worker puts in what it knows from its own claim, as psycopg's `%(documento_id)s`, and so `worker_id`,
-    `tentativas`, `versao`, `token_reserva`. `shown` is how the reader knows the clause from his own code.
+    `tentativas`, `versao`, `token_reserva`. `shown` is how readers know the clause from their own code.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Situation:
-    """What happens while the late worker is away; `happens` gives back the claim of the one at work by then, None if nobody is."""
+    """What happens while the late worker is away; `happens` gives back the claim of the worker on it by then, None if there is none."""
 
     name: str
     shown: Text
@@ -223,7 +223,7 @@ def _cell(trial: _Trial, situation: Situation) -> Cell:
     owner = situation.happens(trial)
     # The late worker has given up: what it writes would end the document for good.
     destroyed = trial.write(trial.late, claim, "falhou")
-    owner = owner or trial.claim(trial.owner, OTHER)  # who finds nothing if the document has ended
+    owner = owner or trial.claim(trial.owner, OTHER)  # which finds nothing if the document has ended
     if owner:
         trial.write(trial.owner, owner, "concluido")
     return Cell(trial.guard.name, situation.name, destroyed, kept=trial.status() == "concluido")
@@ -258,7 +258,7 @@ def _finished(trial: _Trial) -> _Row | None:
 
 
 def _owner_after_a_change(trial: _Trial) -> int:
-    """Nobody is late: the rows that an owner's finish changes after a change that leaves the claim alone, as a stage would."""
+    """No worker is late here: the rows that an owner's finish changes after a change that leaves the claim alone, as a stage would."""
     trial.enqueue()
     owner = trial.claim(trial.owner, OTHER)
     assert owner

@@ -14,6 +14,7 @@ STATE = 7
 TYPICAL_SECONDS = 0.003  # of the simulated work: half of it is shorter
 SPREAD = 0.7  # of its logarithm: one work in a hundred takes five times the typical one
 SEED = 7
+PERCENTILE = 99  # of the work, and of the margin: what the budget covers
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class Measured:
     @property
     def margin(self) -> float:
         """What 99 of 100 documents stay below in network and scheduling."""
-        return percentile([held - work for held, work in zip(self.held, self.work, strict=True)], 99)
+        return percentile([held - work for held, work in zip(self.held, self.work, strict=True)], PERCENTILE)
 
     @property
     def lease(self) -> float:
         """The budget: what 99 of 100 documents stay below in work, and the margin on top of it."""
-        return percentile(self.work, 99) + self.margin
+        return percentile(self.work, PERCENTILE) + self.margin
 
     def overruns(self, lease: float) -> int:
         """How many documents a lease of so many seconds would have given to a second worker."""

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text as Line
 
-from lab.base.language import decimal, say
+from lab.base.facts import decimal
+from lab.base.language import say
 from lab.scenario.library import find_scenario
-from lab.scenario.result import Event, Play, StepRun
+from lab.scenario.result import Event, Play, StepRun, whole
 from lab.scenario.stage import Stage
 from lab.scenario.transcript import condition
 from lab.server import schema
@@ -61,7 +62,7 @@ class Tour:
         self.heading(1, "SELECT … FOR UPDATE LIMIT 1")
         with self.growing_bar() as seen:
             play = self.play("02_lock_timeout", seen)
-        asks, pending = play["b_asks"], int(play["b_counts"].value or 0)
+        asks, pending = play["b_asks"], whole(play["b_counts"].one("pendentes")) or 0
         others = pending - len(play["a_takes"].rows)
         self.check(_timed_out(asks))  # its line has been told as the wait ended
         self.session(
@@ -81,13 +82,13 @@ class Tour:
         self.session(
             "B",
             f"{_got(asks)}    {decimal(asks.seconds * 1000, 1)} ms",
-            self.check(asks.value == "2" and asks.seconds < 1),
+            self.check(asks.column("documento_id") == ("2",) and asks.seconds < 1),
         )
 
     def zero_rows(self) -> None:
         self.heading(3, say("A locks all four", "O worker A bloqueia os quatro"))
         play = self.play("03_all_locked")
-        rows, pending = len(play["b_asks"].rows), play["b_counts"].value
+        rows, pending = len(play["b_asks"].rows), play["b_counts"].one("pendentes")
         self.session(
             "B",
             say(
@@ -100,8 +101,8 @@ class Tour:
     def dead_worker(self) -> None:
         self.heading(4, say("A commits its claim, then is killed", "O worker A faz COMMIT da reserva e depois é morto"))
         play = self.play("04_dead_worker")
-        locks, status, worker = play["c_looks"].rows[0]
-        again = any(row[0] == play["a_claims"].value for row in play["b_asks"].rows)
+        locks, status, worker = (play["c_looks"].one(name) for name in ("bloqueios_de_a", "status", "worker_id"))
+        again = play["a_claims"].one("documento_id") in play["b_asks"].column("documento_id")
         self.session(
             "A",
             say(
@@ -238,7 +239,7 @@ def _mark(holds: bool | None) -> Line:
 
 
 def _got(run: StepRun) -> str:
-    document = run.rows[0][1] if run.rows else None
+    document = run.one("chave") if run.rows else None
     return say(f"got {document or 'none'}", f"pegou a {document}" if document else "não pegou nenhum")
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 from lab.base import config, paths
-from lab.base.language import brazilian
 from lab.base.sql_text import without_comments
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
@@ -26,6 +25,7 @@ PRICES_PT = {
     "all but the audit": "tudo, menos a auditoria",
     "all, finished with the next claim": "tudo, concluindo junto com a reserva seguinte",
 }
+DECIMALS_PT = str.maketrans(",.", ".,")  # of recorded figures, which are text by then
 LESSONS_WITH_A_NAME = 3  # so many have to use a name for the page to explain it
 
 
@@ -195,7 +195,7 @@ def _words(path: Path) -> list[str]:
 
 def _number(language: str, figures: str) -> str:
     """Figures as they are written in this language: of `1,234 (0.5 to 2.0)` Portuguese makes `1.234 (0,5 a 2,0)`."""
-    return brazilian(figures).replace(" to ", " a ") if language == "pt" else figures
+    return figures.translate(DECIMALS_PT).replace(" to ", " a ") if language == "pt" else figures
 
 
 def _strong_unless(good: str, cell: str) -> str:

@@ -25,8 +25,8 @@ GROUP BY pg_proc.oid, proname
 ORDER BY proname
 """
 
-# Whatever gives one of the roles a right in the schema, be it through another role or through everyone. Types are left out: to name
-# one is all that anybody may.
+# All that gives one of the roles a right in the schema, be it through another role or through everyone. Types are left out: naming
+# one is all that a role may.
 GRANTS = """
 WITH esquema AS (
     SELECT oid, nspname, nspacl FROM pg_namespace WHERE nspname = %(schema)s
@@ -81,7 +81,7 @@ class Attempt:
         return self.sqlstate == errors.InsufficientPrivilege.sqlstate
 
 
-def trespass(connection: psycopg.Connection, asked: Iterable[Call]) -> list[Attempt]:
+def attempts(connection: psycopg.Connection, asked: Iterable[Call]) -> list[Attempt]:
     """Let each of the lab's roles try every function, table and sequence of the schema beyond the calls it is `asked` for.
 
     Each attempt is undone, whatever comes of it. The connection must be allowed to become the roles, and be the owner.
@@ -120,7 +120,7 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
 
 
 def _needed(call: Call, place: Place) -> Iterable[str]:
-    """What the call reaches by name: what a view calls is called by its reader, who may thus call it himself."""
+    """What the call reaches by name: what a view calls is called by its reader, who may thus call it directly."""
     yield call.what
     yield from (place.name(called) for view, called in VIA_VIEW.items() if place.name(view) == call.what)
 

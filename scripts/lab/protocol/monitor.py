@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.table import Table
 
 from lab.base.errors import LabError
-from lab.base.language import Text, decimal, say
+from lab.base.facts import decimal
+from lab.base.language import Text, say
 from lab.server import schema
 from lab.server.session import SessionPins
 

@@ -32,7 +32,7 @@ REASON = "verificacao de permissoes"
 class Call:
     """One thing the protocol asks of an account, and what came of it: nothing `missing` and no `problem` if it may do it.
 
-    `missing` are the GRANT statements that would mend it; `problem` is what else went wrong.
+    `missing` are the GRANT statements that would fix it; `problem` is what else went wrong.
     """
 
     duty: Duty

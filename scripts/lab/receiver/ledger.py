@@ -1,4 +1,4 @@
-"""The receiver's own books: what it executed, and which calls it did not execute a second time."""
+"""The receiver's own ledger: what it executed, and which calls it did not execute a second time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Books:
+class Totals:
     """The ledger in numbers.
 
     `effects` were executed, on behalf of `operations` different keys; `refused` calls repeated a key and got the first result.
@@ -63,7 +63,7 @@ class Ledger:
         except sqlite3.Error as error:
             raise LabError(
                 say(
-                    f"{path} cannot be the receiver's books ({error}). Name another file: --ledger FILE",
+                    f"{path} cannot be the receiver's ledger ({error}). Name another file: --ledger FILE",
                     f"{path} não pode ser o registro do receptor ({error}). Indique outro arquivo: --ledger FILE",
                 )
             ) from error
@@ -98,13 +98,13 @@ class Ledger:
             known = self._find(key)
         return _reference(known[0]) if known else None
 
-    def books(self) -> Books:
+    def totals(self) -> Totals:
         """The ledger in numbers."""
         with self._turn:
             row = self._file.execute(
                 "SELECT (SELECT count(*) FROM results), (SELECT count(*) FROM effects), (SELECT count(*) FROM refused)"
             ).fetchone()
-        return Books(*row)
+        return Totals(*row)
 
     def effects(self) -> dict[str, int]:
         """How often each key was executed."""

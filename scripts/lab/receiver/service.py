@@ -1,4 +1,4 @@
-"""The receiver: a small HTTP service outside the database, which executes documents and keeps books of its own.
+"""The receiver: a small HTTP service outside the database, which executes documents and keeps a ledger of its own.
 
     POST /documents     executes the document, once a key
     GET  /operations    what it knows of a key: 200 with the reference, or 404 with known: false
@@ -90,8 +90,8 @@ class Receiver:
         )
 
     def headline(self) -> dict[str, object]:
-        """Which books it keeps, and what is in them: those of an older queue say so before they answer for it."""
-        return {"books": str(self._ledger.path), "effects": self._ledger.books().effects}
+        """Which ledger it keeps, and what is in it: that of an older queue says so before it answers for it."""
+        return {"books": str(self._ledger.path), "effects": self._ledger.totals().effects}
 
     async def release(self) -> None:
         """Let every call go on that waits."""
@@ -171,8 +171,8 @@ class Receiver:
 def serve(ledger_file: Path, port: int, *, by_key: bool, behaviour: Behaviour) -> None:
     """Run the receiver until SIGTERM or SIGINT.
 
-    ledger_file: its books, made if they are not there. port: 0 for any free one; which, it says. by_key: see Ledger.
-    Raises LabError if the port is taken, or the file cannot be its books.
+    ledger_file: its ledger, made if it is not there. port: 0 for any free one; which, it says. by_key: see Ledger.
+    Raises LabError if the port is taken, or the file cannot be its ledger.
     """
     with closing(_listener(port)) as listener, closing(Ledger(ledger_file, by_key=by_key)) as ledger:
         server = _Server(Receiver(ledger, behaviour))

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 
 import psycopg
 
-from lab.worker.circuit_breaker import Rest
+from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
-from lab.worker.event_log import WorkLog
+from lab.worker.event_log import EventLog
 from lab.worker.failures import Failure, NotSent, Rejected, Unanswered, classify
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
@@ -21,7 +21,7 @@ STOPS: tuple[str, ...] = get_args(StopAt)
 class Attempts:
     """What a worker does with a claimed document.
 
-    irreversible: a result which nobody can tell is for people. pause: called at each of STOPS that an attempt comes to.
+    irreversible: an unknown result is for people. pause: called at each of STOPS that an attempt comes to.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class Attempts:
         queue: Queue,
         heartbeat: Heartbeat,
         work: Work,
-        rest: Rest,
-        log: WorkLog,
+        breaker: CircuitBreaker,
+        log: EventLog,
         *,
         irreversible: bool,
         pause: Callable[[StopAt], None],
@@ -38,7 +38,7 @@ class Attempts:
         self._queue = queue
         self._heartbeat = heartbeat
         self._work = work
-        self._rest = rest
+        self._breaker = breaker
         self._log = log
         self._irreversible = irreversible
         self._pause = pause
@@ -60,10 +60,10 @@ class Attempts:
     def give_up(self, claim: Claim, error: Exception) -> None:
         """Write down that the attempt has failed, and whether it is known that nothing was executed."""
         if isinstance(error, Unanswered):
-            self._rest.silence(claim.key, error)
+            self._breaker.unanswered(claim.key, error)
         elif isinstance(error, Rejected):
-            self._rest.answered()
-        # Only an attempt that nobody called before knows from its own unsent call that nobody did.
+            self._breaker.answered()
+        # Only where no attempt called before does an unsent call tell that the receiver was not called.
         never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
         try:
             if not (isinstance(error, Rejected) or never_sent) or self._record(claim, "nao_chamado"):
@@ -107,26 +107,26 @@ class Attempts:
         if self._lost(claim) or not self._record(claim, "desconhecido"):
             return None
         if self._lost(claim):
-            # The stage says now that somebody may have called; nobody did, unless an earlier attempt.
+            # The stage says now that the receiver may have been called; it was not, unless by an earlier attempt.
             if claim.stage == "nao_chamado":
                 self._record(claim, "nao_chamado")
             return None
         self._pause("calling")
         answer = self._work.call(claim.key, content)
-        self._rest.answered()
+        self._breaker.answered()
         self._log.of(claim, "called", reference=answer.reference, repeated=answer.repeated or None)
         self._pause("called")
         return self._confirm(claim, answer.reference)
 
     def _lost(self, claim: Claim) -> bool:
-        """Whether the heartbeat has lost it: by the time a call ends it would be somebody else's."""
+        """Whether the heartbeat has lost it: by the time a call ends it would be another worker's."""
         lost = self._heartbeat.lost(claim)
         if lost:
             self._log.of(claim, "lost")
         return lost
 
     def _confirm(self, claim: Claim, reference: str) -> Done | None:
-        """The result is known: written down first, so that nobody has to ask again, and then the document is finished."""
+        """The result is known: written down first, so that no attempt has to ask again, and then the document is finished."""
         if not self._record(claim, "obtido", reference):
             return None
         self._pause("obtained")
@@ -136,7 +136,7 @@ class Attempts:
         return self.written(claim, "stage", self._queue.record(claim, stage, reference), stage=stage)
 
     def _cannot_be_asked(self, claim: Claim, silence: Unanswered) -> None:
-        self._rest.silence(claim.key, silence)
+        self._breaker.unanswered(claim.key, silence)
         if not self._irreversible:
             self._fail(claim, silence.failure)
             return

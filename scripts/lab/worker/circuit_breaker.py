@@ -6,21 +6,22 @@ import random
 import sys
 import threading
 
-from lab.worker.event_log import WorkLog
+from lab.worker.event_log import EventLog
 from lab.worker.failures import NotSent, Unanswered
 from lab.worker.handler import Work
 
-FIRST_REST = 0.5  # seconds
+FIRST_PAUSE = 0.5  # seconds
 
 
-class Rest:
-    """Pauses after a call or a question that was not answered, each twice as long as the one before, `longest` seconds at most.
+class CircuitBreaker:
+    """Opens when a call or a question is not answered: the worker then waits, and claims no document.
 
-    After a pause one question is asked. While nobody is at the receiver's address, it rests on, and no document is claimed. If
-    somebody is, only a call can tell more: the worker tries it with one document. A call that is answered ends it all.
+    Each pause is twice as long as the one before, `longest` seconds at most; after it one question is asked. While nothing
+    listens at the receiver's address, the next pause follows. Once something does, the breaker is half open, since only a call
+    can tell more: the worker tries it with one document. A call that is answered closes it.
     """
 
-    def __init__(self, work: Work, longest: float, log: WorkLog) -> None:
+    def __init__(self, work: Work, longest: float, log: EventLog) -> None:
         self._work = work
         self._longest = longest
         self._log = log
@@ -29,12 +30,12 @@ class Rest:
         self._advised = False
 
     @property
-    def wanted(self) -> bool:
+    def is_open(self) -> bool:
         """Whether what was sent last was not answered."""
         return self._unanswered is not None
 
     @property
-    def probing(self) -> bool:
+    def is_half_open(self) -> bool:
         """Whether no call was answered since the last pause: one document is enough to try it."""
         return self._pause > 0
 
@@ -44,27 +45,27 @@ class Rest:
         self._unanswered = None
         self._advised = False
 
-    def silence(self, key: str, silence: Unanswered) -> None:
-        """What was sent under this key was not answered; to say that the document is the matter is to answer."""
-        if silence.failure.category == "conteudo":
+    def unanswered(self, key: str, error: Unanswered) -> None:
+        """What was sent under this key was not answered; an error that blames the document is an answer."""
+        if error.failure.category == "conteudo":
             self.answered()
             return
         self._unanswered = key
-        if isinstance(silence, NotSent) and silence.advice and not self._advised:
+        if isinstance(error, NotSent) and error.advice and not self._advised:
             self._advised = True
-            sys.stderr.write(silence.advice + "\n")
+            sys.stderr.write(error.advice + "\n")
             sys.stderr.flush()
 
-    def take(self, stopping: threading.Event) -> None:
-        """Rest until it is worth another try, or `stopping` is set."""
+    def wait(self, stopping: threading.Event) -> None:
+        """Wait until it is worth another try, or `stopping` is set."""
         while self._unanswered is not None:
-            self._pause = min(2 * self._pause or FIRST_REST, self._longest)
+            self._pause = min(2 * self._pause or FIRST_PAUSE, self._longest)
             seconds = self._pause * random.uniform(0.5, 1)  # so that many workers do not come back all at once
             self._log.say("resting", seconds=round(seconds, 3))
-            if stopping.wait(seconds) or self._somebody_is_there(self._unanswered):
+            if stopping.wait(seconds) or self._something_listens(self._unanswered):
                 self._unanswered = None
 
-    def _somebody_is_there(self, key: str) -> bool:
+    def _something_listens(self, key: str) -> bool:
         try:
             self._work.ask(key)
         except NotSent:

@@ -20,7 +20,7 @@ from lab.worker.failures import classify, turned_away
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, or to send a statement
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
-# A statement of the protocol takes milliseconds. One that waits longer waits for somebody who should not be there.
+# A statement of the protocol takes milliseconds. One that waits longer waits for a session that should not be there.
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
 # Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
 PATIENCE = {
@@ -41,7 +41,7 @@ Row = tuple[Any, ...]
 
 
 class Unreachable(LabError):
-    """The database is away, and nobody waits for it any more."""
+    """The database is away, and no longer waited for."""
 
     def __init__(self) -> None:
         super().__init__(say("The database is away.", "O banco não responde."))

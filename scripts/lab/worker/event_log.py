@@ -15,7 +15,7 @@ from lab.worker.failures import classify
 ENCODE = json.JSONEncoder(default=str).encode
 
 
-class WorkLog:
+class EventLog:
     """The lines of one worker, on stdout; its threads share it."""
 
     def __init__(self, worker: str) -> None:

@@ -19,8 +19,8 @@ CONNECTION_CLASSES = ("08",)
 CONNECTION_STATES = ("57P01", "57P02", "57P03", "57P05", "25P03")
 # A deadlock's victim and a serialization failure: the transaction was rolled back whole, and may simply be run again.
 COLLISIONS = ("40001", "40P01")
-# What the next call would meet as well: an argument, a statement or a privilege, a schema. All else passes by, or is mended by
-# somebody: what is full, what is read-only until a failover is over, what is broken.
+# What the next call would meet as well: an argument, a statement or a privilege, a schema. All else passes by, or is fixed by
+# people: what is full, what is read-only until a failover is over, what is broken.
 LASTING = ("22023", "42", "3F000")
 # Why the server turns a login away for good. libpq tells no SQLSTATE of a connection that failed, so this goes by the server's
 # words; one that speaks another language is waited for like one that is away.
@@ -59,7 +59,7 @@ class Unanswered(Exception):
 
 
 class NotSent(Unanswered):
-    """The call did not leave this machine: nobody answered at the receiver's address. `advice` is for whoever watches."""
+    """The call did not leave this machine: nothing listens at the receiver's address. `advice` is for the operator."""
 
     def __init__(self, category: Category, reason: str, advice: str | None = None) -> None:
         super().__init__(category, reason)
@@ -67,7 +67,7 @@ class NotSent(Unanswered):
 
 
 class BadDocument(Exception):
-    """The document cannot be worked on, whoever tries; the text says why and quotes nothing of it."""
+    """The document cannot be worked on by any worker; the text says why and quotes nothing of it."""
 
 
 def classify(error: Exception) -> Failure:
@@ -98,7 +98,7 @@ def lasts(error: psycopg.Error) -> bool:
 
 
 def turned_away(error: psycopg.OperationalError) -> bool:
-    """Whether a connection failed because the server lets this account, or anybody, into this database no more than now."""
+    """Whether a connection failed because the server lets this account, or any, into this database no more than now."""
     return TURNED_AWAY.search(str(error)) is not None
 
 

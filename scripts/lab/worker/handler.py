@@ -41,7 +41,7 @@ class Work(Protocol):
         """Whether it calls the outside."""
 
     def prepare(self, payload: str) -> bytes:
-        """What is to be sent. Raises BadDocument, or what `failure.classify` knows."""
+        """What is to be sent. Raises BadDocument, or what `failures.classify` knows."""
 
     def call(self, key: str, content: bytes) -> Answer:
         """Have it executed. Raises NotSent, Unanswered or Rejected."""
@@ -104,9 +104,7 @@ class PostToReceiver:
         try:
             connection.connect()
         except OSError as error:
-            raise NotSent(
-                "conexao", f"the receiver is not there: {type(error).__name__}", _nobody_there(self.url)
-            ) from None
+            raise NotSent("conexao", f"the receiver is not there: {type(error).__name__}", _advice(self.url)) from None
         connection.sock = _Timed(connection.sock, deadline)
         try:
             connection.request(method, path, content, headers or {})
@@ -153,10 +151,10 @@ class _Timed(socket.socket):
         self.settimeout(left)
 
 
-def _nobody_there(url: str) -> str:
+def _advice(url: str) -> str:
     return say(
-        f"Nobody answers at {url}; the documents are put off, none is lost. Start one: ./lab receiver",
-        f"Ninguém responde em {url}; os documentos foram adiados, nenhum se perdeu. Inicie um: ./lab receiver",
+        f"No receiver answers at {url}; the documents are put off, none is lost. Start one: ./lab receiver",
+        f"Nenhum receptor responde em {url}; os documentos foram adiados, nenhum se perdeu. Inicie um: ./lab receiver",
     )
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 
 from lab.worker.client import Claim, Queue, Unreachable
-from lab.worker.event_log import WorkLog
+from lab.worker.event_log import EventLog
 
 
 class Heartbeat(threading.Thread):
     """Renews every document held, each `every` seconds (0: never), for `lease` seconds.
 
-    A renewal that changes no row says that the document is somebody else's, or that its time is up: it is renewed no more, and
+    A renewal that changes no row says that the document is another worker's, or that its time is up: it is renewed no more, and
     `lost` says so. One that fails is tried again at the next beat. `queue` is this thread's alone, and waits for a locked row much
-    shorter than a beat lasts: who holds one document back shall not cost the worker the others.
+    shorter than a beat lasts: a session that holds one document back shall not cost the worker the others.
     """
 
-    def __init__(self, queue: Queue, every: float, lease: float, log: WorkLog) -> None:
+    def __init__(self, queue: Queue, every: float, lease: float, log: EventLog) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._queue = queue
         self._every = every
@@ -40,7 +40,7 @@ class Heartbeat(threading.Thread):
                 self._lost.discard(claim.token)
 
     def lost(self, claim: Claim) -> bool:
-        """Whether a renewal of this one was refused, or nobody renews any more."""
+        """Whether a renewal of this one was refused, or the thread has ended."""
         with self._turn:
             return claim.token in self._lost or (self._every > 0 and self.ident is not None and not self.is_alive())
 

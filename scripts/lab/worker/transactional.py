@@ -55,4 +55,4 @@ def _finish(
 
 
 class _NotOursError(Exception):
-    """Somebody else has the document by now: what was written for it goes back."""
+    """Another worker has the document by now: what was written for it goes back."""

@@ -18,9 +18,9 @@ from lab.server.session import SCHEMA
 from lab.worker.attempt import STOPS as STOPS
 from lab.worker.attempt import Attempts
 from lab.worker.attempt import StopAt as StopAt
-from lab.worker.circuit_breaker import Rest
+from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
-from lab.worker.event_log import WorkLog
+from lab.worker.event_log import EventLog
 from lab.worker.failures import lasts
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
@@ -39,8 +39,8 @@ class Options:
     """How a worker works.
 
     batch: documents a claim. lease: seconds. tenant: None for any. poll: seconds between two looks at an empty queue. beat:
-    seconds between renewals (None: a third of the lease; 0: none). rest: seconds at most between two looks at a receiver that
-    does not answer. irreversible: an effect that cannot be undone, so that a result which nobody can tell is for people. rounds:
+    seconds between renewals (None: a third of the lease; 0: none). longest_pause: seconds at most between two looks at a
+    receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people. rounds:
     how many claims at most (None: no end). until_empty: end when no document (of the tenant) is due or put off; one in other
     hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once.
 
@@ -53,7 +53,7 @@ class Options:
     tenant: str | None = None
     poll: float = 1.0
     beat: float | None = None
-    rest: float = 60.0
+    longest_pause: float = 60.0
     irreversible: bool = False
     rounds: int | None = None
     until_empty: bool = False
@@ -81,20 +81,20 @@ class Worker:
     What it holds when it is asked to stop it brings to an end, and claims nothing more.
     """
 
-    def __init__(self, queue: Queue, heartbeat: Heartbeat, work: Work, options: Options, log: WorkLog) -> None:
+    def __init__(self, queue: Queue, heartbeat: Heartbeat, work: Work, options: Options, log: EventLog) -> None:
         self._queue = queue
         self._heartbeat = heartbeat
         self._options = options
         self._log = log
-        self._rest = Rest(work, options.rest, log)
+        self._breaker = CircuitBreaker(work, options.longest_pause, log)
         self._attempts = Attempts(
-            queue, heartbeat, work, self._rest, log, irreversible=options.irreversible, pause=self._pause
+            queue, heartbeat, work, self._breaker, log, irreversible=options.irreversible, pause=self._pause
         )
         self._recovered = time.monotonic()
         self._stopping = threading.Event()
         self._stop_at = options.stop_at
         # Worked on, and not yet written: they are finished together, with the next claim. If this process dies before, a result
-        # from outside is known all the same (its stage is committed), so that nobody calls again; pure work is done again.
+        # from outside is known all the same (its stage is committed), so that no worker calls again; pure work is done again.
         self._done: list[Done] = []
 
     def stop(self) -> None:
@@ -116,9 +116,9 @@ class Worker:
                 rounds += 1
                 if found is Found.NOTHING_MORE or rounds == self._options.rounds:
                     break
-                if self._rest.wanted:
+                if self._breaker.is_open:
                     self._finish_all()
-                    self._rest.take(self._stopping)
+                    self._breaker.wait(self._stopping)
                 elif found is Found.NOTHING_NOW:
                     self._stopping.wait(self._options.poll)
             self._finish_all()
@@ -152,7 +152,7 @@ class Worker:
 
     def _claim(self) -> list[Claim]:
         """Claim, and finish with it what is done. If it raises, that is still to be finished."""
-        batch = 1 if self._rest.probing else self._options.batch
+        batch = 1 if self._breaker.is_half_open else self._options.batch
         wanted = (self._options.name, batch, self._options.lease, self._options.tenant)
         if self._stop_at == "locked":
             with self._queue.transaction():
@@ -278,7 +278,7 @@ def run_until_signal(worker: Worker) -> None:
 
 def make(conninfo: str, work: Work, options: Options, schema: str = SCHEMA) -> Worker:
     """A worker on the queue in `schema`, with its connections: one for its statements, one for the heartbeat."""
-    log = WorkLog(options.name)
+    log = EventLog(options.name)
     beat = options.seconds_between_beats
     queue = Queue(conninfo, f"lab/{options.name}", schema, log.failure)
     beats = Queue(conninfo, f"lab/{options.name}/heartbeat", schema, log.failure, lock_timeout=beat / 10)
