@@ -36,7 +36,7 @@ record: ## record transcripts, psql scripts and observations, after showing what
 matrix: ## the claims and transcripts on every server version found here
 	./lab matrix
 
-soak: ## every scenario 200 times, on idle and on busy cores; a crowd of workers killed at random
+soak: ## every scenario 200 times, on idle and on busy cores; many workers killed at random
 	./lab soak
 	./lab soak --busy
 	./lab drill random_kills --documents 10000 --workers 10

@@ -89,13 +89,16 @@ def late_writes(play: Play) -> Observed:
 )
 def guards_that_fail(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
+    differs = stage.compare(fencing_table.RECORDED, table.as_json())
     situations = fencing_table.situations()
     names = ("id", "status", "worker", "attempt")
     through = [table.destroyed(name) for name in names]
     # Where the owner's write came last and overwrote the late one, the table is right in the end by luck only.
     lost = [sum(not table.cell(name, each.name).kept for each in situations) for name in names]
     return Observed(
-        all(more > less for more, less in zip(through, [*through[1:], 0], strict=True)) and min(lost) > 0,
+        all(more > less for more, less in zip(through, [*through[1:], 0], strict=True))
+        and min(lost) > 0
+        and not differs,
         "late writes that got through in {situations} situations: by id, state, name, attempt {through_id}, {through_status},"
         " {through_worker}, {through_attempt}; results lost {lost_id}, {lost_status}, {lost_worker}, {lost_attempt}",
         "escritas atrasadas que passaram em {situations} situações: por id, estado, nome, tentativa {through_id}, {through_status},"
@@ -105,6 +108,7 @@ def guards_that_fail(stage: Stage) -> Observed:
             **{f"through_{name}": Fact(writes, "writes") for name, writes in zip(names, through, strict=True)},
             **{f"lost_{name}": Fact(results, "results") for name, results in zip(names, lost, strict=True)},
         },
+        why=differs,
     )
 
 

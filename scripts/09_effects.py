@@ -125,15 +125,20 @@ def zombies(stage: Stage) -> Observed:
     judge=lambda matrix: _worth(matrix),
 )
 def defence_matrix(stage: Stage) -> Observed:
-    return _worth(ablation.examine(stage.conninfo))
+    matrix = ablation.examine(stage.conninfo)
+    stage.compare(ablation.RECORDED, matrix.as_json())
+    return _worth(matrix, kept=matrix if stage.recording else None)
 
 
-def _worth(matrix: Matrix) -> Observed:
-    """What a matrix says about the claim; one of some defences only can refute it, and cannot prove it."""
+def _worth(matrix: Matrix, kept: Matrix | None = None) -> Observed:
+    """What a matrix says about the claim; one of some defences only can refute it, and cannot prove it.
+
+    `kept` is the matrix that it must be, without it the one that is recorded.
+    """
     shown = {each.name: each.shown for each in ablation.defences()}
     en = "; ".join(_with_and_without(row.defence, shown[row.defence].en) for row in matrix.rows)
     pt = "; ".join(_with_and_without(row.defence, shown[row.defence].pt) for row in matrix.rows)
-    kept = ablation.recorded()
+    kept = kept or ablation.recorded()
     recorded = all(row == kept.row(row.defence) for row in matrix.rows)
     tried = len(matrix.rows)
     good: bool | None = ablation.worth(matrix) and recorded

@@ -271,7 +271,9 @@ def run_until_signal(worker: Worker) -> None:
         signal.signal(sign, asked_to_stop)
     thread = threading.Thread(target=run, name="worker")
     thread.start()
-    thread.join()
+    # In slices: a signal that comes just before the wait would be handled only after it.
+    while thread.is_alive():
+        thread.join(0.5)
     if errors:
         raise errors[0]
 
