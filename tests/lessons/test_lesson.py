@@ -105,7 +105,7 @@ def test_a_scenario_without_a_golden_transcript_does_not_hold(
     one.scenario("rollback")(lambda play: SEEN)
     (result,) = one.run(stage).checks
     assert result.observed.holds is False
-    assert "+scenario 02_rollback" in result.observed.why
+    assert "no transcript of 02_rollback is kept yet: ./lab record 02" in result.observed.why
 
 
 def test_a_play_that_fails_makes_the_claim_not_hold_with_the_players_reason(
@@ -277,7 +277,7 @@ def test_of_a_lesson_the_core_checks_are_chosen_or_all() -> None:
     assert list(every.checks) == every.lesson.checks
 
 
-@pytest.mark.parametrize("word", ["99", "0", "skip", "011", "4-2", "1-99", "-3", "2-", ""])
+@pytest.mark.parametrize("word", ["97", "0", "skip", "011", "4-2", "1-99", "-3", "2-", ""])
 def test_a_lesson_that_is_not_here_is_refused_with_what_there_is(word: str) -> None:
     with pytest.raises(
         LabError, match=f"There is no lesson or check {word}; the lessons are 01_queue, 02_for_update_waits, "

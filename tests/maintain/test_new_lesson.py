@@ -14,7 +14,7 @@ from lab.base.errors import LabError
 from lab.maintain import check, new_lesson
 from lab.server import schema
 
-NUMBER, NAME = "99", "trial"
+NUMBER, NAME = "98", "made_up"
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def test_a_new_lesson_lacks_what_is_to_be_written(copy: Path) -> None:
     told = _python(copy, "-m", "lab", "check", NUMBER)
     assert told.returncode == 1
     for lacking in (
-        "scripts/99_trial.py still says TO WRITE",
-        "sql/99_trial/99_first.sql still says TO WRITE",
-        "data/expected/99_trial/99_first.out is missing: ./lab record",
-        "walk/99_first/a.psql is out of step: ./lab generate",
+        "scripts/98_made_up.py still says TO WRITE",
+        "sql/98_made_up/98_first.sql still says TO WRITE",
+        "data/expected/98_made_up/98_first.out is missing: ./lab record 98",
+        "walk/98_first/a.psql is out of step: ./lab generate",
         "README.md is out of step: ./lab generate",
-        "notebooks/99_trial.ipynb is missing or out of step",
-        "data/observed/99_trial.csv says nothing of 99.first",
+        "notebooks/98_made_up.ipynb is missing or out of step",
+        "data/observed/98_made_up.csv says nothing of 98.first",
     ):
         assert lacking in told.stdout
 
@@ -50,7 +50,15 @@ def test_a_new_lesson_needs_no_upgrade_and_fails_until_it_is_written(copy: Path,
     assert run.returncode == 1 and "Checks passed: 0 of 1" in run.stdout
 
 
-@pytest.mark.parametrize(("number", "name"), [("02", "trial"), ("98", "token"), ("9", "trial"), ("98", "Trial")])
+def test_an_english_line_without_its_portuguese_one_is_found(copy: Path) -> None:
+    scenario = copy / "sql" / "98_made_up" / "98_first.sql"
+    text = scenario.read_text(encoding="utf-8")
+    scenario.write_text(text.replace("-- @pt TO WRITE: a pergunta a quem lê?\n", ""), encoding="utf-8")
+    told = _python(copy, "-m", "lab", "check", NUMBER)
+    assert "sql/98_made_up/98_first.sql has 3 English lines for the reader and 2 @pt lines." in told.stdout
+
+
+@pytest.mark.parametrize(("number", "name"), [("02", "trial"), ("97", "token"), ("9", "trial"), ("97", "Trial")])
 def test_a_number_or_a_name_that_does_not_fit_writes_nothing(number: str, name: str) -> None:
     before = {path for path in paths.ROOT.glob("scripts/*.py")}
     with pytest.raises(LabError):

@@ -44,7 +44,8 @@ def test_a_kept_file_names_checks_of_its_lesson_and_servers_whose_environment_is
     told = registry.find(name)
     rows = observations.of_lesson(name)
     assert {row["check"] for row in rows} <= {check.id for check in told.checks}
-    assert {row["server"] for row in rows if row["fact"] == "holds"} == set(observations.servers())
+    observed_on = {row["server"] for row in rows if row["fact"] == "holds"}
+    assert observed_on and observed_on <= set(observations.servers())
 
 
 def test_the_page_tells_how_many_checks_passed_on_each_server() -> None:

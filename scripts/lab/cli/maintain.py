@@ -86,16 +86,18 @@ def new(
 
 def check(number: Annotated[str, typer.Argument(metavar="NN", help="A lesson, as 02.")]) -> None:
     """Say what a lesson lacks and what of it is stale; non-zero if anything is."""
+    from lab.lessons import registry
     from lab.maintain import check as checking
 
     found = checking.findings(number)
+    tests = f"tests/lessons/test_{registry.find(number).name}.py"
     for finding in found:
         print(finding)
     if not found:
         print(
             say(
-                f"Nothing is missing. What it shows: ./lab run {number} --all",
-                f"Não falta nada. O que ela mostra: ./lab run {number} --all",
+                f"Nothing is missing; nothing was played. To play it: ./lab run {number} --all; to test it: ./lab test {tests}",
+                f"Não falta nada; nada foi executado. Para executar: ./lab run {number} --all; para testar: ./lab test {tests}",
             )
         )
     raise typer.Exit(1 if found else 0)

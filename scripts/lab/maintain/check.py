@@ -53,8 +53,13 @@ def _checks(lesson: Lesson) -> Iterator[str]:
     for scenario in library.scenarios(lesson.name):
         if scenario.name[3:] not in cases:
             yield f"{_named(scenario.path)} has no check: @lesson.scenario({scenario.name[3:]!r}) in scripts/{lesson.name}.py."
+        lines = scenario.path.read_text(encoding="utf-8").splitlines()
+        english = sum(line.startswith("-- ") and not line.startswith("-- @") for line in lines)
+        portuguese = sum(line.startswith("-- @pt ") for line in lines)
+        if english != portuguese:
+            yield f"{_named(scenario.path)} has {english} English lines for the reader and {portuguese} @pt lines."
         if not library.golden_path(scenario).exists():
-            yield f"{_named(library.golden_path(scenario))} is missing: ./lab record"
+            yield f"{_named(library.golden_path(scenario))} is missing: ./lab record {lesson.number}"
 
 
 def _stale(lesson: Lesson) -> Iterator[str]:
@@ -64,13 +69,13 @@ def _stale(lesson: Lesson) -> Iterator[str]:
             yield f"{_named(path)} is out of step: ./lab generate"
     text = paths.ROOT / "notebooks" / "py" / f"{lesson.name}.py"
     if text.exists() and not build.is_in_step(text):
-        yield f"{_named(build.notebook_of(text))} is missing or out of step with its text: make notebooks"
+        yield f"{_named(build.notebook_of(text))} is missing or out of step with its text: make notebooks NB={lesson.number}"
     observed = paths.OBSERVED / f"{lesson.name}.csv"
     known = (
         set(re.findall(r"^(\d\d\.\w+),", observed.read_text(encoding="utf-8"), re.M)) if observed.exists() else set()
     )
     if missing := [check.id for check in lesson.checks if check.id not in known]:
-        yield f"{_named(observed)} says nothing of {', '.join(missing)}: ./lab record"
+        yield f"{_named(observed)} says nothing of {', '.join(missing)}: ./lab record {lesson.number}"
 
 
 def _named(path: Path) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.lessons.lesson import Lesson, Observed
-from lab.scenario.result import Play
+from lab.scenario.result import Play, whole
 
 lesson = Lesson(
     __file__,
@@ -36,12 +36,12 @@ lesson = Lesson(
 # One check a scenario: sql/{name}/{number}_{case}.sql. What one scenario cannot show is an experiment: @lesson.experiment.
 @lesson.scenario("{case}")
 def {case}(play: Play) -> Observed:
-    got = play["b_asks"].one("documento_id")
+    got = whole(play["b_asks"].one("documento_id"))
     return Observed(
-        got == "TO WRITE: the number that would be different if the claim were false",
+        got == 0,  # TO WRITE: the number; it must be another one if the claim is false
         "B got document {{got}}",
         "B recebeu o documento {{got}}",
-        facts={{"got": Fact(got)}},
+        facts={{"got": Fact(got)}},  # a quantity has its unit, too: Fact(play["b_asks"].seconds, "s")
     )
 '''
 
@@ -59,6 +59,8 @@ WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
+-- @step b_begin B
+BEGIN;
 -- @step b_asks B
 -- TO WRITE: the question to the reader?
 -- @pt TO WRITE: a pergunta a quem lê?
@@ -68,6 +70,8 @@ WHERE status = 'pendente'
 ORDER BY criado_em, documento_id
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
+-- @step b_ends B
+ROLLBACK;
 -- @step a_ends A
 ROLLBACK;
 """
@@ -79,8 +83,8 @@ STEP = """\
 -- Run    psql -X -f sql/{name}.sql          (again whenever you like: it rolls back)
 -- See    TO WRITE: what there is to see.
 --
--- An upgrade of the schema begins with COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state {number}' instead, and names the
--- previous upgrade in lab.de; a lesson without one only looks.
+-- This lesson changes no schema: it may be run in every state from the latest upgrade on. (One that does is written like
+-- script {latest}: see CONTRIBUTING.)
 
 \\set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -116,7 +120,7 @@ NOTEBOOK = """\
 # ---
 
 # %% [markdown]
-# # {number} · TO WRITE
+# # {number} · TO WRITE / TO WRITE, em português
 #
 # Run the cells from top to bottom (Shift-Enter). Where a cell says `guess = ...`, write your guess in place of the three
 # dots before you go on; *Run All* works without guesses.
@@ -145,6 +149,8 @@ nb.claim("{number}_{case}", played)
 
 # %% [markdown]
 # **Why.** TO WRITE
+#
+# *TO WRITE, em português.*
 #
 # ## Surprises
 

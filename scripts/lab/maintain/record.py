@@ -36,14 +36,16 @@ def record(
         console.print(say("Nothing was recorded.", "Nada foi gravado."), style="red")
         return False
     changed = {path: text for path, text in stage.seen.items() if _text(path) != text}
-    if len(lessons) == len(registry.names()):
+    everything = len(lessons) == len(registry.names())
+    if everything:
         changed |= {path: "" for path in paths.EXPECTED.glob("*/*.*") if path not in stage.seen}
     show(changed, console)
     if changed and not agrees():
         return False
     keep(changed)
     observe(target, stage, results, console)
-    tell_tour(target, stage)
+    if everything:
+        tell_tour(target, stage)
     generated = generate.changes()
     show(generated, console)
     generate.write(generated)
@@ -68,6 +70,8 @@ def show(changed: dict[Path, str], console: Console) -> None:
         console.print(f"{path.relative_to(paths.ROOT)}: {kind}", style="yellow", highlight=False)
         if path.exists() and text:
             console.print(transcript.difference(_text(path), text), markup=False, highlight=False)
+        elif text:
+            console.print(text, markup=False, highlight=False)
 
 
 def keep(changed: dict[Path, str]) -> None:

@@ -37,6 +37,11 @@ class ScenarioResult:
             return self.play.failure
         if self.difference:
             name = self.play.scenario.name
+            if not golden_path(self.play.scenario).exists():
+                return say(
+                    f"no transcript of {name} is kept yet: ./lab record {name[:2]} shows it and writes it",
+                    f"ainda não há transcrição guardada de {name}: ./lab record {name[:2]} mostra e grava",
+                )
             differs = say(
                 f"the transcript of {name} differs from the one kept",
                 f"a transcrição de {name} difere da que foi guardada",
