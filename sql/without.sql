@@ -2,7 +2,7 @@
 --
 -- Needs  sql/all.sql
 -- Run    psql -X -v without=token -f sql/without.sql          (one of: etapa linhas reserva token)
--- See    what is off now; the scenarios by hand (./lab walk) then show what that defence is worth.
+-- See    what is off now. A scenario of ./lab walk rebuilds the queue and puts it back: try it in psql (docs/defences.md).
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text as Line
 
+from lab.base.facts import decimal
 from lab.base.language import say
 from lab.lessons.lesson import CheckResult, LessonResult
 from lab.scenario.stage import ScenarioResult
@@ -57,7 +58,7 @@ def summary(results: Sequence[LessonResult]) -> str:
     )
     if not_run:
         line += say(f"; not run here: {not_run}", f"; não rodaram aqui: {not_run}")
-    return f"{line}.  ({seconds:.1f} s)"
+    return f"{line}.  ({decimal(seconds, 1)} s)"
 
 
 def failed(results: Sequence[LessonResult]) -> bool:

@@ -59,7 +59,11 @@ def _section(number: int, each: Compared, language: str) -> str:
     file, _, step = each.where.partition(" ")
     place = f"`{file}`" if not step else f"`{file}`, {'passo' if portuguese else 'step'} `{step}`"
     said = (
-        ("igual, a menos de espaços e maiúsculas" if portuguese else "the same but for white space and case")
+        (
+            "igual, exceto por espaços e por maiúsculas e minúsculas"
+            if portuguese
+            else "the same but for white space and case"
+        )
         if each.same
         else (each.why.pt if portuguese else each.why.en)
     )
@@ -67,7 +71,10 @@ def _section(number: int, each: Compared, language: str) -> str:
     blocks = (
         [each.lab]
         if each.same
-        else [f"-- {'episódio' if portuguese else 'episode'}\n{each.episode}", f"-- lab\n{each.lab}"]
+        else [
+            f"-- {'episódio' if portuguese else 'episode'}\n{each.episode}",
+            f"-- {'laboratório' if portuguese else 'lab'}\n{each.lab}",
+        ]
     )
     return "\n\n".join([head, *(f"```sql\n{block}\n```" for block in blocks)])
 
