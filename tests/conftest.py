@@ -96,6 +96,27 @@ def queue_database(server: Target, template: str | None) -> Iterator[str]:
             yield conninfo
 
 
+@pytest.fixture(scope="session")
+def grown_template(server: Target) -> Iterator[str | None]:
+    """The name of a database with the queue in state 10, made to be copied; None on a given server."""
+    if server.embedded is None:
+        yield None
+        return
+    with server.database("grown") as conninfo:
+        build(conninfo, 10)
+        yield str(conninfo_to_dict(conninfo)["dbname"])
+
+
+@pytest.fixture
+def grown(server: Target, grown_template: str | None) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 10."""
+    with server.database("test", template=grown_template) as conninfo:
+        if grown_template is None:
+            build(conninfo, 10)
+        with nothing_left(conninfo):
+            yield conninfo
+
+
 @pytest.fixture(scope="module")
 def module_database(server: Target) -> Iterator[str]:
     """The conninfo of a database for the tests of a module that rebuild the queue themselves before each play."""

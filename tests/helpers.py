@@ -86,6 +86,20 @@ def fetch(conninfo: str, query: str, *values: object) -> list[tuple[object, ...]
         return connection.execute(query.encode(), values or None).fetchall()
 
 
+def rows(connection: psycopg.Connection, query: str, *values: object) -> list[tuple[object, ...]]:
+    """The rows of a query on this connection."""
+    return connection.execute(query.encode(), values or None).fetchall()
+
+
+def everything(connection: psycopg.Connection) -> list[tuple[object, ...]]:
+    """The queue and its audit, without the payload, which cannot be compared."""
+    return rows(
+        connection,
+        "SELECT to_jsonb(fila) - 'conteudo_xml' FROM fila_documentos AS fila"
+        " UNION ALL SELECT to_jsonb(auditoria) FROM auditoria ORDER BY 1",
+    )
+
+
 def execute(conninfo: str, statements: str) -> None:
     """Run statements on a connection of their own, as one transaction."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
