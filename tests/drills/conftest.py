@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from lab.drills.harness import Harness, open_harness
-from lab.server import schema
+from tests.conftest import QueueInState
 
 
 @pytest.fixture
-def harness(database: str) -> Iterator[Harness]:
-    schema.build(database, 9)
-    with open_harness(database) as found:
+def harness(queue_in_state: QueueInState) -> Iterator[Harness]:
+    with queue_in_state(9) as conninfo, open_harness(conninfo) as found:
         yield found

@@ -21,7 +21,7 @@ from lab.server.psql import run_scripts
 from lab.server.schema import build
 from lab.server.session import SessionPins
 from lab.server.target import Target
-from tests.conftest import nothing_left
+from tests.conftest import QueueInState, nothing_left
 from tests.helpers import check_lesson, execute, fetch, mutated, parsed
 from tests.test_sql import MINE, psql
 
@@ -34,10 +34,10 @@ Row = tuple[object, ...]
 
 
 @pytest.fixture
-def queue(database: str) -> str:
+def queue(queue_in_state: QueueInState) -> Iterator[str]:
     """A database of the test's own, in state 05."""
-    build(database, 5)
-    return database
+    with queue_in_state(5) as conninfo:
+        yield conninfo
 
 
 @pytest.fixture(scope="module")

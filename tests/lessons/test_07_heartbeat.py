@@ -14,16 +14,22 @@ from lab.scenario.stage import Stage
 from lab.server.psql import run_scripts
 from lab.server.schema import build, scripts_for
 from lab.server.session import SessionPins
-from tests.conftest import nothing_left
+from tests.conftest import QueueInState, nothing_left
 from tests.helpers import check_lesson, fetch, mutated
 
 INVALID = "22023"
 
 
 @pytest.fixture
+def database(queue_in_state: QueueInState) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 07."""
+    with queue_in_state(7) as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
 def queue(database: str) -> Iterator[psycopg.Connection]:
-    """A connection to a queue of four documents in state 07."""
-    build(database, 7)
+    """A connection to that queue of four documents."""
     with SessionPins().psycopg_connection(database, "lab/test") as connection:
         yield connection
 

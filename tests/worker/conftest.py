@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 
 from lab.drills.harness import Harness, open_harness
-from lab.server import schema
 from lab.worker import worker
 from lab.worker.worker import Options
+from tests.conftest import QueueInState
 from tests.worker.pretended import Ran, Run, Said
-
-STATE = 9
 
 
 @pytest.fixture
-def queue_09(database: str) -> str:
+def queue_09(queue_in_state: QueueInState) -> Iterator[str]:
     """The conninfo of a database with the queue in state 09."""
-    schema.build(database, STATE)
-    return database
+    with queue_in_state(9) as conninfo:
+        yield conninfo
 
 
 @pytest.fixture

@@ -243,8 +243,8 @@ def test_what_the_protocol_refuses_ends_the_worker_with_a_sentence(
         run(Pretended(), **options)
 
 
-def test_a_queue_that_is_not_there_ends_the_worker_with_a_sentence(database: str, run: Run) -> None:
-    execute(database, "DROP SCHEMA sql_semana_12 CASCADE")
+def test_a_queue_that_is_not_there_ends_the_worker_with_a_sentence(queue_09: str, run: Run) -> None:
+    execute(queue_09, "DROP SCHEMA sql_semana_12 CASCADE")
     with pytest.raises(LabError, match=r"cannot be claimed from .SQLSTATE 3F000."):
         run(Pretended())
 
