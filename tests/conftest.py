@@ -21,7 +21,7 @@ from lab.server.conninfo import NAMING_VARIABLES
 from lab.server.schema import build
 from lab.server.target import Target, named_server, open_target
 
-pytest_plugins = ("tests.tiers",)
+pytest_plugins = ("tests.report", "tests.tiers")
 
 QueueInState = Callable[[int], AbstractContextManager[str]]  # by the state; it gives the conninfo
 
