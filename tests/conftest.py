@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -20,7 +21,9 @@ from lab.server.conninfo import NAMING_VARIABLES
 from lab.server.schema import build
 from lab.server.target import Target, named_server, open_target
 
-pytest_plugins = ("tests.tiers",)
+pytest_plugins = ("tests.report", "tests.tiers")
+
+QueueInState = Callable[[int], AbstractContextManager[str]]  # by the state; it gives the conninfo
 
 TARGET = pytest.StashKey[Target]()
 MOST_PROCESSES = 4
@@ -68,17 +71,6 @@ def server(pytestconfig: pytest.Config) -> Target:
     return _target(pytestconfig)
 
 
-@pytest.fixture(scope="session")
-def template(server: Target) -> Iterator[str | None]:
-    """The name of a database with the queue in state 01, made to be copied; None on a given server."""
-    if server.embedded is None:
-        yield None
-        return
-    with server.database("template") as conninfo:
-        build(conninfo, 1)
-        yield str(conninfo_to_dict(conninfo)["dbname"])
-
-
 @pytest.fixture
 def database(server: Target) -> Iterator[str]:
     """The conninfo of a database of the test's own (on a given server: the given one, perhaps with an earlier test's queue)."""
@@ -86,14 +78,40 @@ def database(server: Target) -> Iterator[str]:
         yield conninfo
 
 
+@pytest.fixture(scope="session")
+def queue_in_state(server: Target) -> Iterator[QueueInState]:
+    """Makes a database of a test's own with the queue in a state: a copy of one that is built once; on a given server it is built."""
+    with ExitStack() as templates:
+
+        @cache
+        def template(state: int) -> str:
+            conninfo = templates.enter_context(server.database(f"state_{state:02}"))
+            build(conninfo, state)
+            return str(conninfo_to_dict(conninfo)["dbname"])
+
+        @contextmanager
+        def make(state: int) -> Iterator[str]:
+            with server.database("test", template=template(state) if server.embedded else None) as conninfo:
+                if server.embedded is None:
+                    build(conninfo, state)
+                with nothing_left(conninfo):
+                    yield conninfo
+
+        yield make
+
+
 @pytest.fixture
-def queue_database(server: Target, template: str | None) -> Iterator[str]:
+def queue_database(queue_in_state: QueueInState) -> Iterator[str]:
     """The conninfo of a database of the test's own, with the queue in state 01."""
-    with server.database("test", template=template) as conninfo:
-        if template is None:
-            build(conninfo, 1)
-        with nothing_left(conninfo):
-            yield conninfo
+    with queue_in_state(1) as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
+def grown(queue_in_state: QueueInState) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 10."""
+    with queue_in_state(10) as conninfo:
+        yield conninfo
 
 
 @pytest.fixture(scope="module")

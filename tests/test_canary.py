@@ -39,7 +39,7 @@ from lab.worker.client import Claim, Queue
 from lab.worker.transactional import finish_together
 from lab.worker.worker import Options
 from tests.helpers import execute, parsed, short_home
-from tests.worker.test_worker import Pretended
+from tests.worker.pretended import Pretended
 
 SECONDS = 60.0
 STATE = 10

@@ -1,22 +1,17 @@
 """The two tiers: `./lab test` is the quick one, `./lab test --all` adds the rest.
 
 Of a test that is marked sample(n), so many of its parameter sets run in the quick tier, drawn by a seed that the header prints
-(`--seed` repeats a run); one that is marked thorough runs only with --all. A summary has one line a lesson and a line a room.
+(`--seed` repeats a run); one that is marked thorough runs only with --all.
 """
 
 from __future__ import annotations
 
 import random
-import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parent
-OUTCOMES = ("passed", "failed", "error", "skipped")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.option.seed is None:
         config.option.seed = random.randrange(10_000)
-    config.pluginmanager.register(Summary(config), "lab-summary")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,43 +66,3 @@ def _samples(items: Sequence[pytest.Item]) -> Iterator[tuple[str, list[pytest.It
         if item.get_closest_marker("sample"):
             found[item.nodeid.partition("[")[0]].append(item)
     yield from sorted(found.items())
-
-
-class Summary:
-    """One line a lesson and a line a room instead of a dot a test; on a terminal, how far the run is."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.on_terminal = sys.stdout.isatty()
-        self.plain = config.option.verbose != 0 or config.option.numprocesses in (0, None)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        if self.plain or report.failed or (report.when != "call" and report.outcome == "passed"):
-            return None
-        return report.outcome, "", report.outcome.upper()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        place = _place(report.nodeid)
-        self.seconds[place] += report.duration
-        outcome = report.outcome if report.when == "call" else "error" if report.failed else "skipped"
-        if report.when == "call" or report.outcome != "passed":
-            self.counts[place][outcome] += 1
-        if self.on_terminal and not self.plain and report.when == "call":
-            done = sum(counts.total() for counts in self.counts.values())
-            sys.stdout.write(f"\r{done} tests done  {place:<30.30}")
-            sys.stdout.flush()
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.write_sep("=", "one line a lesson, then a line a room; seconds are all processes' together")
-        for place in sorted(self.counts, key=lambda name: (not name[:2].isdigit(), name)):
-            told = ", ".join(f"{count} {outcome}" for outcome in OUTCOMES if (count := self.counts[place][outcome]))
-            terminalreporter.write_line(f"{place:<28} {told:<36} {self.seconds[place]:7.1f} s")
-
-
-def _place(nodeid: str) -> str:
-    """The lesson that a test is of, or else its room."""
-    path = Path(nodeid.partition("::")[0]).relative_to("tests")
-    lesson = path.stem.removeprefix("test_")
-    return lesson if path.parts[0] == "lessons" and lesson[:2].isdigit() else path.parts[0].removesuffix(".py")

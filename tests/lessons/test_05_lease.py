@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from lab.base import paths
-from lab.experiments import clock_skew
 from lab.lessons import registry
 from lab.lessons.lesson import Observed
 from lab.scenario import library
@@ -22,7 +21,7 @@ from lab.server.psql import run_scripts
 from lab.server.schema import build
 from lab.server.session import SessionPins
 from lab.server.target import Target
-from tests.conftest import nothing_left
+from tests.conftest import QueueInState, nothing_left
 from tests.helpers import check_lesson, execute, fetch, mutated, parsed
 from tests.test_sql import MINE, psql
 
@@ -35,10 +34,10 @@ Row = tuple[object, ...]
 
 
 @pytest.fixture
-def queue(database: str) -> str:
+def queue(queue_in_state: QueueInState) -> Iterator[str]:
     """A database of the test's own, in state 05."""
-    build(database, 5)
-    return database
+    with queue_in_state(5) as conninfo:
+        yield conninfo
 
 
 @pytest.fixture(scope="module")
@@ -308,29 +307,6 @@ def test_a_recovery_that_had_to_wait_is_written_with_the_time_after_the_wait(mod
         played = play(told, module_database)
     assert played.failure is None
     assert (played["o_recovers"].value, played["c_looks"].value) == ("falhou", "t")
-
-
-@pytest.mark.parametrize("hours", [(-1000, 1000), (-0.5, 0.5)])
-def test_the_database_judges_whatever_the_workers_clocks_say(module_database: str, hours: tuple[float, ...]) -> None:
-    stage = Stage(module_database, superuser=True)
-    with nothing_left(module_database):
-        seen = clock_skew.deadlines(stage, own_clocks=False, hours_fast=hours, documents_each=3)
-    assert seen == clock_skew.Deadlines(6, 0, 0, 0)
-
-
-def test_a_worker_whose_own_clock_is_right_does_no_harm_by_it(module_database: str) -> None:
-    seen = clock_skew.deadlines(
-        Stage(module_database, superuser=True), own_clocks=True, hours_fast=(0,), documents_each=3
-    )
-    assert seen == clock_skew.Deadlines(3, 0, 0, 0)
-
-
-@pytest.mark.parametrize(("length", "at_least"), [("1 second", 1), ("2 minutes", 120), ("24 hours", 86400)])
-def test_recovery_comes_within_one_look_after_the_end_of_the_lease(
-    module_database: str, length: str, at_least: int
-) -> None:
-    delay = clock_skew.recovery_delay(Stage(module_database, superuser=True), length, every="1 minute")
-    assert at_least <= delay < at_least + 90
 
 
 # The claims fail without what they claim

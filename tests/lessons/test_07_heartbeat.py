@@ -9,22 +9,27 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lab.experiments.lease_budget import Measured, measure, percentile
 from lab.scenario.player import play
 from lab.scenario.stage import Stage
 from lab.server.psql import run_scripts
 from lab.server.schema import build, scripts_for
 from lab.server.session import SessionPins
-from tests.conftest import nothing_left
+from tests.conftest import QueueInState, nothing_left
 from tests.helpers import check_lesson, fetch, mutated
 
 INVALID = "22023"
 
 
 @pytest.fixture
+def database(queue_in_state: QueueInState) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 07."""
+    with queue_in_state(7) as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
 def queue(database: str) -> Iterator[psycopg.Connection]:
-    """A connection to a queue of four documents in state 07."""
-    build(database, 7)
+    """A connection to that queue of four documents."""
     with SessionPins().psycopg_connection(database, "lab/test") as connection:
         yield connection
 
@@ -206,32 +211,6 @@ def test_the_work_on_the_workers_connection_must_be_seen_waiting(module_database
         played = play(told, module_database)
     assert played.failure is not None
     assert "a_works" in played.failure
-
-
-# The budget
-
-
-def test_the_budget_is_the_works_percentile_and_the_margin() -> None:
-    work = tuple(float(number) for number in range(101))
-    measured = Measured(work, tuple(seconds + 2 for seconds in work))
-    assert percentile(work, 50) == 50
-    assert measured.margin == 2
-    assert measured.lease == 99 + 2
-    assert measured.overruns(measured.lease) == 1
-    assert measured.overruns(52) == 50
-
-
-def test_both_halves_are_of_the_same_minutes() -> None:
-    one, other = Measured((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0)).halves
-    assert (one, other) == (Measured((1.0, 3.0), (5.0, 7.0)), Measured((2.0, 4.0), (6.0, 8.0)))
-
-
-def test_what_is_measured_is_held_for_longer_than_the_work_takes(database: str) -> None:
-    measured = measure(database, 20)
-    assert len(measured.work) == len(measured.held) == 20
-    assert all(held > work for held, work in zip(measured.held, measured.work, strict=True))
-    states = fetch(database, "SELECT status, count(*) FROM sql_semana_12.fila_documentos GROUP BY status")
-    assert states == [("concluido", 20)]
 
 
 def test_every_check_of_lesson_07_passes(stage: Stage) -> None:

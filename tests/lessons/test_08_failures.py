@@ -17,6 +17,7 @@ from lab.scenario.stage import Stage
 from lab.server.psql import run_scripts
 from lab.server.schema import build, numbered_scripts, scripts_for
 from lab.server.session import SessionPins
+from tests.conftest import QueueInState
 from tests.helpers import check_lesson, execute, fetch, mutated
 
 CANARY = "CANARIO-4711"
@@ -26,9 +27,15 @@ RETRYABLE = ("sistemico", "conexao", "impasse")
 
 
 @pytest.fixture
+def database(queue_in_state: QueueInState) -> Iterator[str]:
+    """The conninfo of a database of the test's own, with the queue in state 08."""
+    with queue_in_state(8) as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
 def queue(database: str) -> Iterator[psycopg.Connection]:
-    """A connection to a queue of four documents in state 08."""
-    build(database, 8)
+    """A connection to that queue of four documents."""
     with SessionPins().psycopg_connection(database, "lab/test") as connection:
         yield connection
 

@@ -12,16 +12,18 @@ from lab.base import paths
 from lab.base.errors import CannotRunHere, LabError, ServerError
 from lab.base.facts import Fact
 from lab.base.language import Text
-from lab.lessons import report
+from lab.lessons import registry, report
 from lab.lessons.lesson import Check, CheckResult, Lesson, Observed
 from lab.lessons.registry import choose, lessons
 from lab.scenario import library
 from lab.scenario.result import Play
 from lab.scenario.stage import Stage
 from lab.server import schema
-from tests.helpers import prose_for_facts
+from tests.helpers import prose_for_facts, run_checks
 
 SEEN = Observed(True, "seen", "visto")
+
+SLOW = [check for told in lessons() for check in told.checks if check.slow]
 
 each_lesson = pytest.mark.parametrize("told", lessons(), ids=lambda told: told.name)
 
@@ -52,6 +54,16 @@ def test_a_lesson_speaks_both_languages(told: Lesson) -> None:
     texts = [told.question, told.answer, told.psql_only, *(claim.text for claim in told.checks)]
     assert all(text.en and text.pt for text in texts)
     assert all(claim.text.en.endswith(".") and claim.text.pt.endswith(".") for claim in told.checks)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("check", SLOW, ids=lambda check: check.id)
+def test_a_slow_check_passes(check: Check, stage: Stage) -> None:
+    run_checks(registry.find(check.id[:2]), [check], stage)
+
+
+def test_no_core_check_is_slow() -> None:
+    assert [check.id for check in SLOW if check.core] == []
 
 
 def test_without_surprises_only_core_claims_are_run(stage: Stage) -> None:

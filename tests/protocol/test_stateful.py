@@ -437,6 +437,7 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
     play(connections, int(more or EXAMPLES), fresh=more is not None)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("function", "old", "new"),
     [

@@ -160,7 +160,7 @@ def test_its_ledger_survives_its_death(ledger_file: Path, open_receiver: Open) -
         post.call(KEY, CONTENT)
     revived, again = open_receiver(port=urlsplit(post.url).port)
     assert again.url == post.url
-    assert revived.events[0] == {"event": "listening", "url": post.url, "books": str(ledger_file), "effects": 1}
+    assert revived.events[0] == {"event": "listening", "url": post.url, "ledger": str(ledger_file), "effects": 1}
     assert again.call(KEY, CONTENT).reference == "R-000001"
     assert totals(ledger_file) == Totals(operations=1, effects=1, refused=1)
 

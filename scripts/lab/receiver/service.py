@@ -91,7 +91,7 @@ class Receiver:
 
     def headline(self) -> dict[str, object]:
         """Which ledger it keeps, and what is in it: that of an older queue says so before it answers for it."""
-        return {"books": str(self._ledger.path), "effects": self._ledger.totals().effects}
+        return {"ledger": str(self._ledger.path), "effects": self._ledger.totals().effects}
 
     async def release(self) -> None:
         """Let every call go on that waits."""

@@ -160,8 +160,7 @@ class EmbeddedServer:
         except LabError:
             programs = self.binaries.bin
         path = (config.value("PATH") or os.defpath).split(os.pathsep)
-        if str(programs) not in path:
-            path.append(str(programs))
+        path = [str(programs), *(folder for folder in path if folder != str(programs))]  # before an older psql
         return {
             "PGHOST": str(self.socket),
             "PGPORT": str(self.passfile.port()),

@@ -25,6 +25,8 @@ from lab.worker.failures import lasts
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
+LOOKS_FOR_SIGNALS = 0.2  # seconds between two
+
 
 class Found(Enum):
     """What a look at the queue found."""
@@ -271,9 +273,8 @@ def run_until_signal(worker: Worker) -> None:
         signal.signal(sign, asked_to_stop)
     thread = threading.Thread(target=run, name="worker")
     thread.start()
-    # In slices: a signal that comes just before the wait would be handled only after it.
     while thread.is_alive():
-        thread.join(0.5)
+        thread.join(LOOKS_FOR_SIGNALS)  # one that comes just as the wait begins would not end it
     if errors:
         raise errors[0]
 
