@@ -15,12 +15,11 @@ CREATE TEMPORARY TABLE desmontado (
     ordem INTEGER GENERATED ALWAYS AS IDENTITY,
     objeto TEXT NOT NULL,
     resultado TEXT NOT NULL
-) ON COMMIT DROP;
+);
 
 DO $teardown$
 DECLARE
     v_marca TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
-    v_papel TEXT;
     v_resultado TEXT;
 BEGIN
     IF to_regnamespace('sql_semana_12') IS NULL THEN
@@ -32,14 +31,31 @@ BEGIN
         v_resultado := 'dropped';
     END IF;
     INSERT INTO desmontado (objeto, resultado) VALUES ('schema sql_semana_12', v_resultado);
+END
+$teardown$;
+
+-- The schema goes first, in a transaction of its own: two teardowns at once would each see the other's schema still use the roles.
+COMMIT;
+
+BEGIN;
+
+DO $teardown$
+DECLARE
+    v_papel TEXT;
+    v_marca TEXT;
+    v_resultado TEXT;
+BEGIN
     FOREACH v_papel IN ARRAY ARRAY[
         'sql_semana_12_worker', 'sql_semana_12_reader', 'sql_semana_12_operator', 'sql_semana_12_application'
     ] LOOP
         FOR v_vez IN 1..10 LOOP
             BEGIN
-                IF to_regrole(v_papel) IS NULL THEN
+                SELECT shobj_description(papel.oid, 'pg_authid') INTO v_marca
+                FROM pg_roles AS papel
+                WHERE papel.rolname = v_papel;
+                IF NOT found THEN
                     v_resultado := 'not here';
-                ELSIF shobj_description(to_regrole(v_papel), 'pg_authid') IS DISTINCT FROM 'queue lab' THEN
+                ELSIF v_marca IS DISTINCT FROM 'queue lab' THEN
                     v_resultado := 'left untouched: this lab did not make it';
                 ELSE
                     EXECUTE format('DROP ROLE %I', v_papel);
@@ -69,5 +85,7 @@ $teardown$;
 SELECT objeto, resultado
 FROM desmontado
 ORDER BY ordem;
+
+DROP TABLE desmontado;
 
 COMMIT;

@@ -222,8 +222,9 @@ def _header(names: str) -> str:
 -- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
 -- Names: {names}. Schema: {SCHEMA}. The installing role owns it; it takes CREATE on the database, or an empty schema of that name.
 --
--- Claims must be committed synchronously (synchronous_commit on, as it is unless an administrator turned it off for the server, a database
--- or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes for the present one.
+-- Claims must be committed synchronously (synchronous_commit on, as it is unless an administrator turned it off for
+-- the server, a database or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes
+-- for the present one.
 --
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
 --            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
@@ -231,8 +232,8 @@ def _header(names: str) -> str:
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
--- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. Your scheduler calls recuperar from time to
--- time. COMMENTs say the rest."""
+-- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. A scheduled job calls recuperar
+-- from time to time. COMMENTs say the rest."""
 
 
 def _translated(text: str, names: str) -> str:
