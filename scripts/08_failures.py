@@ -205,6 +205,57 @@ def receivers_answers(stage: Stage) -> Observed:
     )
 
 
+@lesson.experiment(
+    "missing_resource_and_invariant",
+    "An entry of a missing account (23503) or against an invariant (23514) takes back the finish it shares a transaction with, and"
+    " is content: it ends the document. A 404 is not: it may be a mistyped address, so it comes back.",
+    "Um lançamento em conta ausente (23503) ou contra uma invariante (23514) desfaz a conclusão da mesma transação e é conteúdo:"
+    " encerra o documento. Um 404 não é: pode vir de um endereço digitado errado, e por isso o documento volta.",
+    core=False,
+)
+def missing_resource_and_invariant(stage: Stage) -> Observed:
+    stage.build(8)
+    entries = {"missing": (4711, "101.10"), "invariant": (1, "-101.10")}
+    ends = {}
+    with stage.connection() as connection:
+        connection.execute("CREATE TABLE contas (conta BIGINT PRIMARY KEY)")
+        connection.execute("INSERT INTO contas (conta) VALUES (1)")
+        connection.execute(
+            "CREATE TABLE lancamentos (conta BIGINT NOT NULL REFERENCES contas, valor NUMERIC NOT NULL CHECK (valor > 0))"
+        )
+        for name, entry in entries.items():
+            document = _claimed(connection)
+            error = _finished_with_an_entry(connection, document, entry)
+            assert error
+            ends[name] = (error.sqlstate, *_failed(connection, document, error))
+        address = _failed(connection, _claimed(connection), of_status(404))
+        row = connection.execute(
+            "SELECT (SELECT count(*) FROM lancamentos), count(*) FILTER (WHERE status = 'concluido') FROM fila_documentos"
+        ).fetchone()
+    assert row
+    return Observed(
+        ends == {"missing": ("23503", "conteudo", "falhou"), "invariant": ("23514", "conteudo", "falhou")}
+        and address == ("sistemico", "pendente")
+        and row == (0, 0),
+        "missing account {sqlstate_missing}: {category_missing}, {status_missing}; broken invariant {sqlstate_invariant}:"
+        " {category_invariant}, {status_invariant}; entries kept {entries}, finishes {finishes}; HTTP {http}: {category_address},"
+        " {status_address}",
+        "conta ausente {sqlstate_missing}: {category_missing}, {status_missing}; invariante violada {sqlstate_invariant}:"
+        " {category_invariant}, {status_invariant}; lançamentos guardados {entries}, conclusões {finishes}; HTTP {http}:"
+        " {category_address}, {status_address}",
+        facts={
+            **{f"sqlstate_{name}": Fact(sqlstate) for name, (sqlstate, _, _) in ends.items()},
+            **{f"category_{name}": Fact(category) for name, (_, category, _) in ends.items()},
+            **{f"status_{name}": Fact(status) for name, (_, _, status) in ends.items()},
+            "entries": Fact(row[0], "entries"),
+            "finishes": Fact(row[1], "documents"),
+            "http": Fact(404),
+            "category_address": Fact(address[0]),
+            "status_address": Fact(address[1]),
+        },
+    )
+
+
 @lesson.scenario("crash")
 def crash(play: Play) -> Observed:
     attempts = [play[step].one("tentativas") for step in ("a_claims", "b_claims")]
@@ -429,6 +480,38 @@ def commit_says(stage: Stage) -> Observed:
         "commit() não acusou nada; resposta ao COMMIT: {answer}; concluídos: {finished}",
         facts={"answer": Fact(tag), "finished": Fact(row[0], "documents")},
     )
+
+
+def _claimed(connection: psycopg.Connection) -> tuple[int, int]:
+    """The next document that is due, and its token."""
+    claim: tuple[int, int] | None = connection.execute(
+        "SELECT documento_id, token_reserva FROM reservar('worker-a')"
+    ).fetchone()
+    assert claim
+    return claim
+
+
+def _failed(connection: psycopg.Connection, document: tuple[int, int], error: Exception) -> tuple[str, str]:
+    """Fail the attempt with that error: its category, and the state that the document is left in."""
+    failure = classify(error)
+    row = connection.execute(
+        "SELECT status FROM falhar(%s, %s, %s, %s)", [*document, failure.category, failure.reason]
+    ).fetchone()
+    assert row
+    return failure.category, row[0]
+
+
+def _finished_with_an_entry(
+    connection: psycopg.Connection, document: tuple[int, int], entry: tuple[int, str]
+) -> psycopg.Error | None:
+    """The error of a transaction that finishes the document and makes the entry of its business, None if both are kept."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT concluir(%s, %s)", document)
+            connection.execute("INSERT INTO lancamentos (conta, valor) VALUES (%s, %s)", entry)
+    except psycopg.Error as error:
+        return error
+    return None
 
 
 def _deadlock(stage: Stage) -> dict[int, psycopg.Error | None]:
