@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.base.sql_text import onward
+from lab.drills.harness import open_harness
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
@@ -358,6 +360,59 @@ def redacted(stage: Stage) -> Observed:
             "leaked_audit": Fact(in_audit, "rows"),
             "kept": Fact(kept, "reasons"),
             "longest": Fact(longest, "characters"),
+        },
+    )
+
+
+@lesson.experiment(
+    "log_of_a_failed_attempt",
+    "The line that a worker logs of a failed attempt leads to the document and to the receiver's own log, by the id of its answer;"
+    " payload and password are in neither.",
+    "A linha de log de uma tentativa que falhou leva ao documento e ao log do próprio receptor, pelo identificador da resposta dele;"
+    " conteúdo e senha não estão em nenhum dos dois.",
+    core=False,
+)
+def log_of_a_failed_attempt(stage: Stage) -> Observed:
+    stage.build(9)  # the first state that has a worker
+    with stage.connection() as connection:
+        connection.execute(
+            "UPDATE fila_documentos SET conteudo_xml = xmlparse(DOCUMENT format('<nfe><valor>%%s</valor><nota>%%s</nota></nfe>',"
+            " CASE documento_id WHEN 1 THEN %(canary)s ELSE '101.10' END, %(canary)s::TEXT))",
+            {"canary": CANARY},
+        )
+        # A password that no server asks for, so that any server may be the lab's.
+        with open_harness(make_conninfo(stage.conninfo, sslpassword=CANARY)) as harness:
+            harness.behave(failing=True)
+            harness.worker("worker-a", "--once", "--batch", "3").drain()
+            harness.behave(rejecting=True, failing=False)
+            harness.worker("worker-b", "--once").drain()
+            (receiver,) = harness.receivers
+            refused = [event["response"] for event in receiver.heard() if event["event"] == "refused"]
+            said = harness.events() + receiver.events
+        failed = [event for event in said if event["event"] == "failed"]
+        in_table = connection.execute(
+            "SELECT documento_id, versao, categoria_erro, CASE status WHEN 'pendente' THEN disponivel_em END"
+            " FROM fila_documentos ORDER BY documento_id"
+        ).fetchall()
+    names = tuple(sorted(set().union(*failed) - {"event", "time", "worker"}))
+    logged = [(event["id"], event["version"], event["category"], event.get("next_attempt")) for event in failed]
+    told = [(*row, due if due is None else str(due)) for *row, due in in_table]
+    answered = [event["response"] for event in failed if "response" in event]
+    leaked = sum(CANARY in str(event) for event in said)
+    return Observed(
+        logged == told and answered == refused and len(set(refused)) == 3 and leaked == 0,
+        "failed attempts logged {logged}, as the table has them {as_in_table}, with {names}; answers of the receiver {refused}, found"
+        " by their id in its own log {found}; lines with the canary {leaked} of {lines}",
+        "tentativas falhas no log {logged}, como a tabela as tem {as_in_table}, com {names}; respostas do receptor {refused},"
+        " encontradas no log dele pelo identificador {found}; linhas com o canário {leaked} de {lines}",
+        facts={
+            "logged": Fact(len(failed), "attempts"),
+            "as_in_table": Fact(sum(row in told for row in logged), "attempts"),
+            "names": Fact(names),
+            "refused": Fact(len(answered), "answers"),
+            "found": Fact(len(set(answered) & set(refused)), "answers"),
+            "leaked": Fact(leaked, "lines"),
+            "lines": Fact(len(said), "lines"),
         },
     )
 

@@ -5,20 +5,22 @@
     POST /behaviour     how it shall behave from now on, as JSON: see Behaviour
 
 The key stands in the header Idempotency-Key, percent-encoded: every letter of it arrives, which an address does not promise.
-It says on stdout, one JSON object a line, where it listens and when it holds a call back. It listens on this machine only.
+Each answer has an id of its own in the header X-Request-Id. It says on stdout, one JSON object a line, where it listens, when it
+holds a call back, and the id of each answer that is a refusal. It listens on this machine only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 import uvicorn
@@ -34,6 +36,7 @@ from lab.receiver.ledger import AnotherContent, Ledger
 
 HOST = "127.0.0.1"
 KEY_HEADER = "Idempotency-Key"
+RESPONSE_HEADER = "X-Request-Id"
 LONGEST_KEY = 401  # letters: a tenant and a document's own key, 200 each at most, and the slash between them
 NO_KEY = f"{KEY_HEADER} must hold the key, percent-encoded UTF-8 of at most {LONGEST_KEY} letters"
 BOUND = 10_000_000  # bytes of a document, as the loader has it
@@ -123,9 +126,9 @@ class Receiver:
         await self._hold_back("after")
         if now.answer == "dropped":
             # Promised and not sent: the server can only cut the connection.
-            return StreamingResponse(_nothing(), headers={"Content-Length": "1"})
+            return StreamingResponse(_nothing(), headers={"Content-Length": "1", RESPONSE_HEADER: _new_id()})
         answer = {"reference": receipt.reference, "repeated": receipt.repeated}
-        return JSONResponse(answer, 200 if receipt.repeated else 201)
+        return _answer(answer, 200 if receipt.repeated else 201)
 
     def _tell(self, request: Request) -> Response:
         if not self._behaviour.queries:
@@ -136,8 +139,8 @@ class Receiver:
         reference = self._ledger.reference(key)
         if reference is None:
             # It says so in so many words: any web server answers 404 to a mistyped address.
-            return JSONResponse({"known": False}, 404)
-        return JSONResponse({"reference": reference})
+            return _answer({"known": False}, 404)
+        return _answer({"reference": reference})
 
     async def _behave(self, request: Request) -> Response:
         try:
@@ -145,7 +148,7 @@ class Receiver:
         except ValueError:
             return _refusal(400, "not a behaviour")
         await self._become(behaviour)
-        return JSONResponse(behaviour.__dict__)
+        return _answer(behaviour.__dict__)
 
     async def _become(self, behaviour: Behaviour) -> None:
         async with self._changed:
@@ -233,8 +236,19 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
+def _answer(content: dict[str, Any], status: int = 200) -> Response:
+    return JSONResponse(content, status, {RESPONSE_HEADER: _new_id()})
+
+
 def _refusal(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status)
+    answer = _answer({"error": why}, status)
+    _tell_event("refused", response=answer.headers[RESPONSE_HEADER], status=status)
+    return answer
+
+
+def _new_id() -> str:
+    """An id for an answer: it tells nothing of the call, and stands in the log of the caller too."""
+    return secrets.token_hex(6)
 
 
 def _tell_event(event: str, **facts: object) -> None:

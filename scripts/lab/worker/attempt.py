@@ -141,7 +141,9 @@ class Attempts:
             self._fail(claim, silence.failure)
             return
         version = self._queue.reconcile(claim, silence.failure.reason)
-        self.written(claim, "reconciliation", version, category=silence.failure.category)
+        self.written(
+            claim, "reconciliation", version, category=silence.failure.category, response=silence.failure.response
+        )
 
     def _fail(self, claim: Claim, failure: Failure) -> None:
         ended = self._queue.fail(claim, failure.category, failure.reason)
@@ -150,6 +152,7 @@ class Attempts:
             "failed",
             ended.version if ended else None,
             category=failure.category,
+            response=failure.response,
             status=ended.status if ended else None,
             next_attempt=ended.due if ended else None,
         )
