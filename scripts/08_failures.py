@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Barrier
 
 import psycopg
@@ -35,6 +37,8 @@ lesson = Lesson(
 )
 
 CANARY = "CANARIO-4711"
+CAUSES = ("broken", "overloaded")  # of the failures of lumped_count
+WORKERS, ROUNDS = 4, 3  # of lumped_count
 LATER = "UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 hour'"
 VALUE = (
     "SELECT (xpath('/nfe/valor/text()', conteudo_xml))[1]::TEXT::NUMERIC FROM fila_documentos WHERE documento_id = %s"
@@ -441,6 +445,36 @@ def rounds(stage: Stage) -> Observed:
     )
 
 
+@lesson.experiment(
+    "lumped_count",
+    "One count of all retries is the same for broken documents on a healthy database and for good ones on an overloaded one; counted"
+    " by category, they are told apart.",
+    "Uma contagem única de novas tentativas é igual para documentos quebrados em um banco saudável e para bons em um banco"
+    " sobrecarregado; por categoria, os dois casos se distinguem.",
+    core=False,
+)
+def lumped_count(stage: Stage) -> Observed:
+    lumped = {cause: _crowd(stage, overloaded=cause == "overloaded", retry_all=True)[""] for cause in CAUSES}
+    counted = {cause: _crowd(stage, overloaded=cause == "overloaded", retry_all=False) for cause in CAUSES}
+    expected = {"broken": {"conteudo": WORKERS - 1}, "overloaded": {"sistemico": ROUNDS * (WORKERS - 1)}}
+    return Observed(
+        lumped["broken"] == lumped["overloaded"] == ROUNDS * (WORKERS - 1) and counted == expected,
+        "{workers} workers, {rounds} rounds; retries in one count: {lumped_broken} with broken documents, {lumped_overloaded} with an"
+        " overloaded database; by category: conteudo {content_broken}, sistemico {systemic_broken}, against conteudo"
+        " {content_overloaded}, sistemico {systemic_overloaded}",
+        "{workers} workers, {rounds} rodadas; novas tentativas em contagem única: {lumped_broken} com documentos quebrados,"
+        " {lumped_overloaded} com o banco sobrecarregado; por categoria: conteudo {content_broken}, sistemico {systemic_broken},"
+        " contra conteudo {content_overloaded}, sistemico {systemic_overloaded}",
+        facts={
+            "workers": Fact(WORKERS, "workers"),
+            "rounds": Fact(ROUNDS, "rounds"),
+            **{f"lumped_{cause}": Fact(retries, "retries") for cause, retries in lumped.items()},
+            **{f"content_{cause}": Fact(counts["conteudo"], "failures") for cause, counts in counted.items()},
+            **{f"systemic_{cause}": Fact(counts["sistemico"], "failures") for cause, counts in counted.items()},
+        },
+    )
+
+
 @lesson.scenario("counted_at_report", core=False)
 def counted_at_report(play: Play) -> Observed:
     handed_out = sum(len(play[step].rows) for step in ("a_claims", "b_claims", "d_claims"))
@@ -683,6 +717,72 @@ def _rounds(stage: Stage, number: int, *, retry_all: bool) -> tuple[int, int]:
         ).fetchone()
     assert row
     return row[0], row[1]
+
+
+def _crowd(stage: Stage, *, overloaded: bool, retry_all: bool) -> Counter[str]:
+    """Let workers post documents at once, round after round, to one balance: how many attempts failed, by category ("" for all).
+
+    All but one of the first documents are broken; or none is, and the database is overloaded: a transaction holds the balance for
+    longer than the others wait for a lock.
+    """
+    retry = find_scenario("08_one_retry").step("a_retries").sql
+    stage.build(8)
+    with ExitStack() as last:
+        workers = [last.enter_context(stage.connection(f"lab/worker-{number}")) for number in range(WORKERS)]
+        watch = workers[0]
+        watch.execute("CREATE TABLE saldos AS SELECT 1 AS conta, 0::NUMERIC AS saldo")
+        watch.execute(
+            "SELECT enfileirar('LOTE-' || n, 'lote.xml', '<nfe><valor>1.00</valor></nfe>') FROM generate_series(5, %s) AS n",
+            [WORKERS * ROUNDS],
+        )
+        if not overloaded:
+            watch.execute(
+                "UPDATE fila_documentos SET conteudo_xml = '<nfe><valor>abc</valor></nfe>' WHERE documento_id < %s",
+                [WORKERS],
+            )
+        pool = last.enter_context(ThreadPoolExecutor(WORKERS))
+        for _ in range(ROUNDS):
+            claims = [_claimed(worker) for worker in workers]
+            all_tried = Barrier(WORKERS) if overloaded else None
+            documents = [document for document, _ in claims]
+            errors = list(pool.map(_post_to_balance, workers, documents, [all_tried] * WORKERS))
+            for claim, error in zip(claims, errors, strict=True):
+                if error is None:
+                    watch.execute("SELECT concluir(%s, %s)", claim)
+                elif retry_all:
+                    document, token = claim
+                    one = f"documento_id = {document} AND token_reserva = {token}"
+                    watch.execute(retry.replace("documento_id = 1 AND token_reserva = 1", one).encode())
+                else:
+                    _failed(watch, claim, error)
+        if retry_all:
+            counted = "SELECT '', sum(tentativas) - count(*) FILTER (WHERE status = 'concluido') FROM fila_documentos"
+        else:
+            counted = (
+                "SELECT split_part(por_que, ' ', 2), count(*) FROM auditoria WHERE por_que LIKE 'falha %' GROUP BY 1"
+            )
+        return Counter(dict(watch.execute(counted.encode()).fetchall()))
+
+
+def _post_to_balance(worker: psycopg.Connection, document: int, all_tried: Barrier | None) -> psycopg.Error | None:
+    """Add the document's value to the balance: the error, None if it went well. The one that has it keeps it until all have tried."""
+    error = None
+    worker.execute("SET lock_timeout = '300ms'")
+    try:
+        with worker.transaction():
+            worker.execute(
+                "UPDATE saldos SET saldo = saldo + (xpath('/nfe/valor/text()', conteudo_xml))[1]::TEXT::NUMERIC"
+                " FROM fila_documentos WHERE documento_id = %s",
+                [document],
+            )
+            if all_tried:
+                all_tried.wait(10)
+    except psycopg.Error as refusal:
+        error = refusal
+        if all_tried:
+            all_tried.wait(10)
+    worker.execute("RESET lock_timeout")
+    return error
 
 
 def _handed_out(stage: Stage, crashes: int, *, at_claim: bool) -> int:
