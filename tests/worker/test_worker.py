@@ -800,7 +800,11 @@ def test_a_receiver_that_drips_has_no_more_time_than_one_that_answers() -> None:
 
 @pytest.mark.parametrize(
     ("header", "kept"),
-    [("X-Request-Id: a-1\r\n", "a-1"), (f"X-Request-Id: <\x1b[31m{'x' * 99}\r\n", f"%3C%1B%5B31m{'x' * 52}"), ("", None)],
+    [
+        ("X-Request-Id: a-1\r\n", "a-1"),
+        (f"X-Request-Id: <\x1b[31m{'x' * 99}\r\n", f"%3C%1B%5B31m{'x' * 52}"),
+        ("", None),
+    ],
 )
 def test_the_id_of_an_answer_is_kept_short_and_escaped(header: str, kept: str | None) -> None:
     class Refusing(socketserver.BaseRequestHandler):
