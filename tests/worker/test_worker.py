@@ -26,7 +26,7 @@ from lab.worker import circuit_breaker, client, worker
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Queue
 from lab.worker.event_log import EventLog
-from lab.worker.failures import BadDocument, NotSent, Rejected, Unanswered, classify, of_status
+from lab.worker.failures import BadDocument, InProgress, NotSent, Rejected, Unanswered, classify, of_status
 from lab.worker.handler import Answer, PostToReceiver
 from lab.worker.heartbeat import Heartbeat
 from lab.worker.transactional import NOT_OURS, finish_together
@@ -269,6 +269,16 @@ def test_unknown_irreversible_and_the_receiver_cannot_be_asked_is_for_people(que
     assert pretended.called == []
     assert document(queue_09)[:2] == ("conciliacao", "desconhecido")
     assert ran.names() == ["claimed", "reconciliation"]
+
+
+@pytest.mark.parametrize("irreversible", [True, False])
+def test_unknown_and_the_receiver_is_still_at_it_is_waited_for(queue_09: str, run: Run, irreversible: bool) -> None:
+    left_by_a_dead_worker(queue_09, ("desconhecido", None))
+    pretended = Pretended(asking_raises=InProgress())
+    ran = run(pretended, irreversible=irreversible)
+    assert ran.names() == ["claimed", "asked", "failed"] and ran.of("asked")[0]["in_progress"] is True
+    assert (pretended.called, document(queue_09)[:3]) == ([], ("pendente", "desconhecido", "sistemico"))
+    assert ran.of("resting") == []
 
 
 @pytest.mark.parametrize("last", [(), (("confirmando", None),)], ids=["obtido", "confirmando"])

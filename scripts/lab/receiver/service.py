@@ -1,7 +1,7 @@
 """The receiver: a small HTTP service outside the database, which executes documents and keeps a ledger of its own.
 
     POST /documents     executes the document, once a key
-    GET  /operations    what it knows of a key: 200 with the reference, or 404 with known: false
+    GET  /operations    what it knows of a key: 200 with the reference, 202 with in_progress: true, or 404 with known: false
     POST /behaviour     how it shall behave from now on, as JSON: see Behaviour
 
 The key stands in the header Idempotency-Key, percent-encoded: every letter of it arrives, which an address does not promise.
@@ -16,8 +16,9 @@ import json
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -81,6 +82,7 @@ class Receiver:
         self._ledger = ledger
         self._behaviour = behaviour
         self._changed = asyncio.Condition()
+        self._in_progress = Counter[str]()  # calls that are not executed yet, by key
 
     def application(self) -> Starlette:
         """The service as an ASGI application."""
@@ -117,12 +119,13 @@ class Receiver:
             return _refusal(503, "out of order")
         if now.rejecting:
             return _refusal(422, "not accepted")
-        await self._take_its_time(now.delay)
-        await self._hold_back("before")
-        try:
-            receipt = await run_in_threadpool(self._ledger.execute, key, content)
-        except AnotherContent:
-            return _refusal(409, "this key was executed with another content")
+        with self._at_it(key):
+            await self._take_its_time(now.delay)
+            await self._hold_back("before")
+            try:
+                receipt = await run_in_threadpool(self._ledger.execute, key, content)
+            except AnotherContent:
+                return _refusal(409, "this key was executed with another content")
         await self._hold_back("after")
         if now.answer == "dropped":
             # Promised and not sent: the server can only cut the connection.
@@ -136,11 +139,25 @@ class Receiver:
         key = _key(request)
         if key is None:
             return _refusal(400, NO_KEY)
+        in_progress = key in self._in_progress  # asked first: what ends in between is known then
         reference = self._ledger.reference(key)
+        if reference is None and in_progress:
+            return _answer({"in_progress": True}, 202)
         if reference is None:
             # It says so in so many words: any web server answers 404 to a mistyped address.
             return _answer({"known": False}, 404)
         return _answer({"reference": reference})
+
+    @contextmanager
+    def _at_it(self, key: str) -> Iterator[None]:
+        """Count a call of this key as in progress."""
+        self._in_progress[key] += 1
+        try:
+            yield
+        finally:
+            self._in_progress[key] -= 1
+            if not self._in_progress[key]:
+                del self._in_progress[key]
 
     async def _behave(self, request: Request) -> Response:
         try:

@@ -10,7 +10,7 @@ import psycopg
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import Failure, NotSent, Rejected, Unanswered, classify
+from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -97,6 +97,12 @@ class Attempts:
         if claim.stage == "desconhecido":
             try:
                 reference = self._work.ask(claim.key)
+            except InProgress as wait:
+                # An answer: no reason to call again, and none to give the document to people.
+                self._breaker.answered()
+                self._log.of(claim, "asked", in_progress=True)
+                self._fail(claim, wait.failure)
+                return None
             except Unanswered as silence:
                 self._cannot_be_asked(claim, silence)
                 return None

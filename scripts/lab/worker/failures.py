@@ -71,6 +71,13 @@ class NotSent(Unanswered):
         self.advice = advice
 
 
+class InProgress(Unanswered):
+    """The receiver answers that it is still at it: there will be a result, and nothing to do but wait."""
+
+    def __init__(self, response: str | None = None) -> None:
+        super().__init__("sistemico", "the receiver is still at it", response)
+
+
 class BadDocument(Exception):
     """The document cannot be worked on by any worker; the text says why and quotes nothing of it."""
 

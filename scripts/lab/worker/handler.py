@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.worker.failures import BadDocument, NotSent, Unanswered, classify, of_status
+from lab.worker.failures import BadDocument, InProgress, NotSent, Unanswered, classify, of_status
 
 NFE = "{http://www.portalfiscal.inf.br/nfe}"
 LONGEST_ANSWER = 65_536  # bytes
@@ -48,7 +48,7 @@ class Work(Protocol):
         """Have it executed. Raises NotSent, Unanswered or Rejected."""
 
     def ask(self, key: str) -> str | None:
-        """The reference of what was executed under this key, None if nothing was. Raises Unanswered."""
+        """The reference of what was executed under this key, None if nothing was. Raises Unanswered, InProgress if it is at it."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class PostToReceiver:
         status, answer, response = self._exchange("GET", "/operations", headers=_key(key))
         if status == 404 and answer.get("known") is False:
             return None
+        if status == 202 and answer.get("in_progress") is True:
+            raise InProgress(response)
         if status != 200:
             raise Unanswered("sistemico", f"HTTP {status}", response)
         return _reference(answer, response)
