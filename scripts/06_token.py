@@ -114,21 +114,25 @@ def guards_that_fail(stage: Stage) -> Observed:
 
 @lesson.experiment(
     "token_and_version",
-    "A token never reused and a version never reset both refuse every late write; the version also locks out its owner after any change.",
-    "Um token nunca reusado e uma versão nunca zerada recusam toda escrita atrasada; a versão, após qualquer mudança, barra também o dono.",
+    "A token never reused and a version never reset both refuse every late write; the version, alone or together with worker and state,"
+    " also locks out its owner after any change, such as a stage.",
+    "Um token nunca reusado e uma versão nunca zerada recusam toda escrita atrasada; a versão, sozinha ou com worker e estado, barra"
+    " também o dono após qualquer mudança, como uma etapa.",
 )
 def guards_that_hold(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
-    names = ("token", "version")
+    names = ("token", "version", "combined")
     through = {name: table.destroyed(name) for name in names}
     finishes = {name: table.owners[name] for name in names}
     kept = all(cell.kept for cell in table.cells if cell.guard in names)
     return Observed(
-        through == {"token": 0, "version": 0} and kept and finishes == {"token": 1, "version": 0},
-        "late writes that got through in {situations} situations: token {through_token}, version {through_version}"
-        "; the owner's finish after a change: token {rows_finish_token} row, version {rows_finish_version} rows",
-        "escritas atrasadas que passaram em {situations} situações: token {through_token}, versão {through_version}"
-        "; conclusão do dono depois de uma mudança: token {rows_finish_token} linha, versão {rows_finish_version} linhas",
+        not any(through.values()) and kept and finishes == {"token": 1, "version": 0, "combined": 0},
+        "late writes that got through in {situations} situations: token {through_token}, version {through_version}, id + version +"
+        " worker + state {through_combined}; the owner's finish after a change: token {rows_finish_token} row, version"
+        " {rows_finish_version} rows, those four {rows_finish_combined} rows",
+        "escritas atrasadas que passaram em {situations} situações: token {through_token}, versão {through_version}, id + versão +"
+        " worker + estado {through_combined}; conclusão do dono depois de uma mudança: token {rows_finish_token} linha, versão"
+        " {rows_finish_version} linhas, os quatro juntos, {rows_finish_combined}",
         facts={
             "situations": Fact(len(fencing_table.situations()), "situations"),
             **{f"through_{name}": Fact(writes, "writes") for name, writes in through.items()},

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Barrier
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from lab.base.facts import Fact
 from lab.base.language import Text
 from lab.base.sql_text import onward
+from lab.drills.harness import open_harness
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
@@ -33,6 +37,8 @@ lesson = Lesson(
 )
 
 CANARY = "CANARIO-4711"
+CAUSES = ("broken", "overloaded")  # of the failures of lumped_count
+WORKERS, ROUNDS = 4, 3  # of lumped_count
 LATER = "UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 hour'"
 VALUE = (
     "SELECT (xpath('/nfe/valor/text()', conteudo_xml))[1]::TEXT::NUMERIC FROM fila_documentos WHERE documento_id = %s"
@@ -205,6 +211,57 @@ def receivers_answers(stage: Stage) -> Observed:
     )
 
 
+@lesson.experiment(
+    "missing_resource_and_invariant",
+    "An entry of a missing account (23503) or against an invariant (23514) takes back the finish it shares a transaction with, and"
+    " is content: it ends the document. A 404 is not: it may be a mistyped address, so it comes back.",
+    "Um lançamento em conta ausente (23503) ou contra uma invariante (23514) desfaz a conclusão da mesma transação e é conteúdo:"
+    " encerra o documento. Um 404 não é: pode vir de um endereço digitado errado, e por isso o documento volta.",
+    core=False,
+)
+def missing_resource_and_invariant(stage: Stage) -> Observed:
+    stage.build(8)
+    entries = {"missing": (4711, "101.10"), "invariant": (1, "-101.10")}
+    ends = {}
+    with stage.connection() as connection:
+        connection.execute("CREATE TABLE contas (conta BIGINT PRIMARY KEY)")
+        connection.execute("INSERT INTO contas (conta) VALUES (1)")
+        connection.execute(
+            "CREATE TABLE lancamentos (conta BIGINT NOT NULL REFERENCES contas, valor NUMERIC NOT NULL CHECK (valor > 0))"
+        )
+        for name, entry in entries.items():
+            document = _claimed(connection)
+            error = _finished_with_an_entry(connection, document, entry)
+            assert error
+            ends[name] = (error.sqlstate, *_failed(connection, document, error))
+        address = _failed(connection, _claimed(connection), of_status(404))
+        row = connection.execute(
+            "SELECT (SELECT count(*) FROM lancamentos), count(*) FILTER (WHERE status = 'concluido') FROM fila_documentos"
+        ).fetchone()
+    assert row
+    return Observed(
+        ends == {"missing": ("23503", "conteudo", "falhou"), "invariant": ("23514", "conteudo", "falhou")}
+        and address == ("sistemico", "pendente")
+        and row == (0, 0),
+        "missing account {sqlstate_missing}: {category_missing}, {status_missing}; broken invariant {sqlstate_invariant}:"
+        " {category_invariant}, {status_invariant}; entries kept {entries}, finishes {finishes}; HTTP {http}: {category_address},"
+        " {status_address}",
+        "conta ausente {sqlstate_missing}: {category_missing}, {status_missing}; invariante violada {sqlstate_invariant}:"
+        " {category_invariant}, {status_invariant}; lançamentos guardados {entries}, conclusões {finishes}; HTTP {http}:"
+        " {category_address}, {status_address}",
+        facts={
+            **{f"sqlstate_{name}": Fact(sqlstate) for name, (sqlstate, _, _) in ends.items()},
+            **{f"category_{name}": Fact(category) for name, (_, category, _) in ends.items()},
+            **{f"status_{name}": Fact(status) for name, (_, _, status) in ends.items()},
+            "entries": Fact(row[0], "entries"),
+            "finishes": Fact(row[1], "documents"),
+            "http": Fact(404),
+            "category_address": Fact(address[0]),
+            "status_address": Fact(address[1]),
+        },
+    )
+
+
 @lesson.scenario("crash")
 def crash(play: Play) -> Observed:
     attempts = [play[step].one("tentativas") for step in ("a_claims", "b_claims")]
@@ -312,6 +369,59 @@ def redacted(stage: Stage) -> Observed:
 
 
 @lesson.experiment(
+    "log_of_a_failed_attempt",
+    "The line that a worker logs of a failed attempt leads to the document and to the receiver's own log, by the id of its answer;"
+    " payload and password are in neither.",
+    "A linha de log de uma tentativa que falhou leva ao documento e ao log do próprio receptor, pelo identificador da resposta dele;"
+    " conteúdo e senha não estão em nenhum dos dois.",
+    core=False,
+)
+def log_of_a_failed_attempt(stage: Stage) -> Observed:
+    stage.build(9)  # the first state that has a worker
+    with stage.connection() as connection:
+        connection.execute(
+            "UPDATE fila_documentos SET conteudo_xml = xmlparse(DOCUMENT format('<nfe><valor>%%s</valor><nota>%%s</nota></nfe>',"
+            " CASE documento_id WHEN 1 THEN %(canary)s ELSE '101.10' END, %(canary)s::TEXT))",
+            {"canary": CANARY},
+        )
+        # A password that no server asks for, so that any server may be the lab's.
+        with open_harness(make_conninfo(stage.conninfo, sslpassword=CANARY)) as harness:
+            harness.behave(failing=True)
+            harness.worker("worker-a", "--once", "--batch", "3").drain()
+            harness.behave(rejecting=True, failing=False)
+            harness.worker("worker-b", "--once").drain()
+            (receiver,) = harness.receivers
+            refused = [event["response"] for event in receiver.heard() if event["event"] == "refused"]
+            said = harness.events() + receiver.events
+        failed = [event for event in said if event["event"] == "failed"]
+        in_table = connection.execute(
+            "SELECT documento_id, versao, categoria_erro, CASE status WHEN 'pendente' THEN disponivel_em END"
+            " FROM fila_documentos ORDER BY documento_id"
+        ).fetchall()
+    names = tuple(sorted(set().union(*failed) - {"event", "time", "worker"}))
+    logged = [(event["id"], event["version"], event["category"], event.get("next_attempt")) for event in failed]
+    told = [(*row, due if due is None else str(due)) for *row, due in in_table]
+    answered = [event["response"] for event in failed if "response" in event]
+    leaked = sum(CANARY in str(event) for event in said)
+    return Observed(
+        logged == told and answered == refused and len(set(refused)) == 3 and leaked == 0,
+        "failed attempts logged {logged}, as the table has them {as_in_table}, with {names}; answers of the receiver {refused}, found"
+        " by their id in its own log {found}; lines with the canary {leaked} of {lines}",
+        "tentativas falhas no log {logged}, como a tabela as tem {as_in_table}, com {names}; respostas do receptor {refused},"
+        " encontradas no log dele pelo identificador {found}; linhas com o canário {leaked} de {lines}",
+        facts={
+            "logged": Fact(len(failed), "attempts"),
+            "as_in_table": Fact(sum(row in told for row in logged), "attempts"),
+            "names": Fact(names),
+            "refused": Fact(len(answered), "answers"),
+            "found": Fact(len(set(answered) & set(refused)), "answers"),
+            "leaked": Fact(leaked, "lines"),
+            "lines": Fact(len(said), "lines"),
+        },
+    )
+
+
+@lesson.experiment(
     "rounds",
     "In twenty rounds of one worker, one retry for everything does nothing but the broken document; by category the others are done.",
     "Em vinte rodadas de um worker, tentar tudo de novo, sem critério, só ocupa o worker com o documento quebrado; por"
@@ -331,6 +441,36 @@ def rounds(stage: Stage) -> Observed:
             "finished": Fact(done, "documents"),
             "tried_by_category": Fact(tried_after, "attempts"),
             "finished_by_category": Fact(done_after, "documents"),
+        },
+    )
+
+
+@lesson.experiment(
+    "lumped_count",
+    "One count of all retries is the same for broken documents on a healthy database and for good ones on an overloaded one; counted"
+    " by category, they are told apart.",
+    "Uma contagem única de novas tentativas é igual para documentos quebrados em um banco saudável e para bons em um banco"
+    " sobrecarregado; por categoria, os dois casos se distinguem.",
+    core=False,
+)
+def lumped_count(stage: Stage) -> Observed:
+    lumped = {cause: _crowd(stage, overloaded=cause == "overloaded", retry_all=True)[""] for cause in CAUSES}
+    counted = {cause: _crowd(stage, overloaded=cause == "overloaded", retry_all=False) for cause in CAUSES}
+    expected = {"broken": {"conteudo": WORKERS - 1}, "overloaded": {"sistemico": ROUNDS * (WORKERS - 1)}}
+    return Observed(
+        lumped["broken"] == lumped["overloaded"] == ROUNDS * (WORKERS - 1) and counted == expected,
+        "{workers} workers, {rounds} rounds; retries in one count: {lumped_broken} with broken documents, {lumped_overloaded} with an"
+        " overloaded database; by category: conteudo {content_broken}, sistemico {systemic_broken}, against conteudo"
+        " {content_overloaded}, sistemico {systemic_overloaded}",
+        "{workers} workers, {rounds} rodadas; novas tentativas em contagem única: {lumped_broken} com documentos quebrados,"
+        " {lumped_overloaded} com o banco sobrecarregado; por categoria: conteudo {content_broken}, sistemico {systemic_broken},"
+        " contra conteudo {content_overloaded}, sistemico {systemic_overloaded}",
+        facts={
+            "workers": Fact(WORKERS, "workers"),
+            "rounds": Fact(ROUNDS, "rounds"),
+            **{f"lumped_{cause}": Fact(retries, "retries") for cause, retries in lumped.items()},
+            **{f"content_{cause}": Fact(counts["conteudo"], "failures") for cause, counts in counted.items()},
+            **{f"systemic_{cause}": Fact(counts["sistemico"], "failures") for cause, counts in counted.items()},
         },
     )
 
@@ -429,6 +569,38 @@ def commit_says(stage: Stage) -> Observed:
         "commit() não acusou nada; resposta ao COMMIT: {answer}; concluídos: {finished}",
         facts={"answer": Fact(tag), "finished": Fact(row[0], "documents")},
     )
+
+
+def _claimed(connection: psycopg.Connection) -> tuple[int, int]:
+    """The next document that is due, and its token."""
+    claim: tuple[int, int] | None = connection.execute(
+        "SELECT documento_id, token_reserva FROM reservar('worker-a')"
+    ).fetchone()
+    assert claim
+    return claim
+
+
+def _failed(connection: psycopg.Connection, document: tuple[int, int], error: Exception) -> tuple[str, str]:
+    """Fail the attempt with that error: its category, and the state that the document is left in."""
+    failure = classify(error)
+    row = connection.execute(
+        "SELECT status FROM falhar(%s, %s, %s, %s)", [*document, failure.category, failure.reason]
+    ).fetchone()
+    assert row
+    return failure.category, row[0]
+
+
+def _finished_with_an_entry(
+    connection: psycopg.Connection, document: tuple[int, int], entry: tuple[int, str]
+) -> psycopg.Error | None:
+    """The error of a transaction that finishes the document and makes the entry of its business, None if both are kept."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT concluir(%s, %s)", document)
+            connection.execute("INSERT INTO lancamentos (conta, valor) VALUES (%s, %s)", entry)
+    except psycopg.Error as error:
+        return error
+    return None
 
 
 def _deadlock(stage: Stage) -> dict[int, psycopg.Error | None]:
@@ -545,6 +717,72 @@ def _rounds(stage: Stage, number: int, *, retry_all: bool) -> tuple[int, int]:
         ).fetchone()
     assert row
     return row[0], row[1]
+
+
+def _crowd(stage: Stage, *, overloaded: bool, retry_all: bool) -> Counter[str]:
+    """Let workers post documents at once, round after round, to one balance: how many attempts failed, by category ("" for all).
+
+    All but one of the first documents are broken; or none is, and the database is overloaded: a transaction holds the balance for
+    longer than the others wait for a lock.
+    """
+    retry = find_scenario("08_one_retry").step("a_retries").sql
+    stage.build(8)
+    with ExitStack() as last:
+        workers = [last.enter_context(stage.connection(f"lab/worker-{number}")) for number in range(WORKERS)]
+        watch = workers[0]
+        watch.execute("CREATE TABLE saldos AS SELECT 1 AS conta, 0::NUMERIC AS saldo")
+        watch.execute(
+            "SELECT enfileirar('LOTE-' || n, 'lote.xml', '<nfe><valor>1.00</valor></nfe>') FROM generate_series(5, %s) AS n",
+            [WORKERS * ROUNDS],
+        )
+        if not overloaded:
+            watch.execute(
+                "UPDATE fila_documentos SET conteudo_xml = '<nfe><valor>abc</valor></nfe>' WHERE documento_id < %s",
+                [WORKERS],
+            )
+        pool = last.enter_context(ThreadPoolExecutor(WORKERS))
+        for _ in range(ROUNDS):
+            claims = [_claimed(worker) for worker in workers]
+            all_tried = Barrier(WORKERS) if overloaded else None
+            documents = [document for document, _ in claims]
+            errors = list(pool.map(_post_to_balance, workers, documents, [all_tried] * WORKERS))
+            for claim, error in zip(claims, errors, strict=True):
+                if error is None:
+                    watch.execute("SELECT concluir(%s, %s)", claim)
+                elif retry_all:
+                    document, token = claim
+                    one = f"documento_id = {document} AND token_reserva = {token}"
+                    watch.execute(retry.replace("documento_id = 1 AND token_reserva = 1", one).encode())
+                else:
+                    _failed(watch, claim, error)
+        if retry_all:
+            counted = "SELECT '', sum(tentativas) - count(*) FILTER (WHERE status = 'concluido') FROM fila_documentos"
+        else:
+            counted = (
+                "SELECT split_part(por_que, ' ', 2), count(*) FROM auditoria WHERE por_que LIKE 'falha %' GROUP BY 1"
+            )
+        return Counter(dict(watch.execute(counted.encode()).fetchall()))
+
+
+def _post_to_balance(worker: psycopg.Connection, document: int, all_tried: Barrier | None) -> psycopg.Error | None:
+    """Add the document's value to the balance: the error, None if it went well. The one that has it keeps it until all have tried."""
+    error = None
+    worker.execute("SET lock_timeout = '300ms'")
+    try:
+        with worker.transaction():
+            worker.execute(
+                "UPDATE saldos SET saldo = saldo + (xpath('/nfe/valor/text()', conteudo_xml))[1]::TEXT::NUMERIC"
+                " FROM fila_documentos WHERE documento_id = %s",
+                [document],
+            )
+            if all_tried:
+                all_tried.wait(10)
+    except psycopg.Error as refusal:
+        error = refusal
+        if all_tried:
+            all_tried.wait(10)
+    worker.execute("RESET lock_timeout")
+    return error
 
 
 def _handed_out(stage: Stage, crashes: int, *, at_claim: bool) -> int:

@@ -203,6 +203,16 @@ def receiver_away(stage: Stage) -> Observed:
 
 
 @lesson.experiment(
+    "in_progress",
+    "A receiver that answers that it is still at it is waited for: no second call, and nothing for people, until the result is there.",
+    "Espera-se pelo receptor que responde que ainda está executando: sem segunda chamada e sem conciliação, até o resultado aparecer.",
+    core=False,
+)
+def in_progress(stage: Stage) -> Observed:
+    return _drilled(stage, ("in_progress",))
+
+
+@lesson.experiment(
     "unknown_and_irreversible",
     "Where the result is unknown, the receiver cannot be asked and the effect cannot be undone, the document goes to people.",
     "Quando o resultado é desconhecido, o receptor não responde a consultas e o efeito é irreversível, o documento vai para conciliação"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import psycopg
 from psycopg import sql
@@ -33,6 +34,9 @@ lesson = Lesson(
 )
 
 STATE = 10
+AHEAD = 90  # minutes from a deployment to the first due time
+WORKER = grants.lab_role("worker")
+EXECUTE = f"EXECUTE ON FUNCTION {SCHEMA}.{{}}"
 _Observe = Callable[[Stage], Observed]
 
 
@@ -252,6 +256,45 @@ def check_permissions(stage: Stage) -> Observed:
     )
 
 
+@needs_roles
+@lesson.experiment(
+    "missing_grant_found_late",
+    "A missing right to finish shows only when the first document is due, and costs every document its time; one to claim shows at"
+    " the first poll. The check before the deployment names either at once.",
+    "Um direito faltante de concluir só aparece quando vence o primeiro horário, e custa o horário de todos; o de reservar aparece na"
+    " primeira consulta. A verificação antes da implantação aponta os dois na hora.",
+    core=False,
+)
+def missing_grant_found_late(stage: Stage) -> Observed:
+    functions = ("reservar", "concluir")
+    claim, finish = (_deployed(stage, function, checked=False) for function in functions)
+    checked = [_deployed(stage, function, checked=True) for function in functions]
+    on_time = min(each.on_time for each in checked)
+    named = tuple(grant for each in checked for grant in each.named)
+    named_after = max(each.named_after or 0 for each in checked)
+    return Observed(
+        (claim.refused_after, finish.refused_after) == (0, AHEAD)
+        and (claim.on_time, finish.on_time, on_time) == (0, 0, finish.total)
+        and named == tuple(f"GRANT {EXECUTE.format(function)} TO {WORKER};" for function in functions)
+        and named_after == 0,
+        "EXECUTE missing on reservar: refused after {claim_after} min; on concluir: after {finish_after} min, when the documents are"
+        " due, {finish_on_time} of {total} finished on time; with the check, grants named after {named_after} min: {named}, and"
+        " {checked_on_time} of {total} finished on time",
+        "falta EXECUTE em reservar: recusa depois de {claim_after} min; em concluir: depois de {finish_after} min, na hora planejada,"
+        " {finish_on_time} de {total} concluídos na hora; com a verificação, direitos apontados depois de {named_after} min: {named},"
+        " e {checked_on_time} de {total} concluídos na hora",
+        facts={
+            "claim_after": Fact(claim.refused_after, "min"),
+            "finish_after": Fact(finish.refused_after, "min"),
+            "finish_on_time": Fact(finish.on_time, "documents"),
+            "total": Fact(finish.total, "documents"),
+            "named_after": Fact(named_after, "min"),
+            "named": Fact(len(named), "grants"),
+            "checked_on_time": Fact(on_time, "documents"),
+        },
+    )
+
+
 @lesson.scenario("requeue", core=False)
 def requeue(play: Play) -> Observed:
     before, after = (
@@ -391,6 +434,62 @@ def one_view(play: Play) -> Observed:
             "systemic": Fact(failures.get("sistemico"), "failures"),
         },
     )
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    """What came of a deployment without one grant, in minutes of the lab's clock from it: None if it never came.
+
+    `on_time` of the `total` documents were finished by the minute in which they were due; `named` is what the check found missing.
+    """
+
+    refused_after: int | None
+    on_time: int
+    total: int
+    named: tuple[str, ...] = ()
+    named_after: int | None = None
+
+
+def _deployed(stage: Stage, function: str, *, checked: bool) -> _Deployment:
+    """Deploy a worker that may not execute that function, and let it poll each minute until the documents are due.
+
+    Where it is `checked`, what the check names is granted before the worker starts.
+    """
+    stage.build(STATE)
+    named: tuple[str, ...] = ()
+    named_after = refused_after = None
+    with stage.connection() as owner, stage.connection("lab/worker") as worker:
+        owner.execute(f"REVOKE {EXECUTE.format(function)} FROM {WORKER}".encode())
+        owner.execute("UPDATE fila_documentos SET disponivel_em = relogio() + make_interval(mins => %s)", [AHEAD])
+        begun = grants.one(owner, "SELECT relogio()")
+        if checked:
+            named = permissions.check(owner).missing
+            named_after = _minutes_since(owner, begun)
+            for grant in named:
+                owner.execute(grant.encode())
+        worker.execute(f"SET ROLE {WORKER}".encode())
+        for _ in range(AHEAD + 1):
+            try:
+                _claims_and_finishes(worker)
+            except psycopg.errors.InsufficientPrivilege:
+                refused_after = _minutes_since(owner, begun)
+                break
+            owner.execute("UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 minute'")
+        on_time, total = owner.execute(
+            "SELECT count(*) FILTER (WHERE concluido_em < disponivel_em + INTERVAL '1 minute'), count(*) FROM fila_documentos"
+        ).fetchone() or (0, 0)
+    return _Deployment(refused_after, on_time, total, named, named_after)
+
+
+def _claims_and_finishes(worker: psycopg.Connection) -> None:
+    for claim in worker.execute("SELECT documento_id, token_reserva FROM reservar('worker-a', 100)").fetchall():
+        worker.execute("SELECT concluir(%s, %s)", claim)
+
+
+def _minutes_since(connection: psycopg.Connection, moment: datetime) -> int:
+    """Whole minutes of the lab's clock since then."""
+    minutes: int = grants.one(connection, "SELECT floor(extract(EPOCH FROM relogio() - %s) / 60)::INTEGER", moment)
+    return minutes
 
 
 def _claimed_beside_a_naive_check(stage: Stage) -> int:

@@ -74,7 +74,7 @@ nb.events(fenced)
 # matter how late A comes, and whether it finishes, fails or renews. Zero rows is its order to stop.
 #
 # ## By your WHERE clause
-# Six guards, each tried in five situations; each time a late worker writes that it failed. A cell is the number of rows it
+# Seven guards, each tried in five situations; each time a late worker writes that it failed. A cell is the number of rows it
 # changed. In how many of the five does `id + status + worker` let it through? *Em quantas das cinco situações a escrita passa?*
 
 # %%

@@ -25,7 +25,7 @@ from lab.receiver import service
 from lab.receiver.ledger import AnotherContent, Ledger, Totals
 from lab.receiver.service import LONGEST_KEY, Behaviour, serve
 from lab.server import schema
-from lab.worker.failures import NotSent, Rejected, Unanswered
+from lab.worker.failures import InProgress, NotSent, Rejected, Unanswered
 from lab.worker.handler import PostToReceiver
 from tests.helpers import execute, fetch
 
@@ -90,6 +90,18 @@ def test_a_key_is_executed_once_and_gets_its_first_result_back(ledger_file: Path
     assert post.call("padrao/NFE-0002", CONTENT).reference == "R-000002"
     assert totals(ledger_file) == Totals(operations=2, effects=2, refused=2)
     assert totals(ledger_file).duplicates == 0
+
+
+def test_while_a_call_is_held_it_says_that_it_is_at_it_and_of_no_other_key(open_receiver: Open) -> None:
+    receiver, post = open_receiver("--behaviour", '{"hold": "before"}')
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(post.call, KEY, CONTENT)
+        receiver.wait_for("holding")
+        with pytest.raises(InProgress):
+            post.ask(KEY)
+        assert post.ask("padrao/NFE-0002") is None
+        behave(post, hold="nothing")
+        assert call.result(timeout=20).reference == post.ask(KEY) == "R-000001"
 
 
 def test_without_keys_a_repeated_call_is_executed_again(ledger_file: Path, open_receiver: Open) -> None:

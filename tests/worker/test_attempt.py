@@ -7,7 +7,7 @@ import pytest
 
 from lab.worker import worker
 from lab.worker.client import Queue
-from lab.worker.failures import NotSent, Rejected, Unanswered
+from lab.worker.failures import InProgress, NotSent, Rejected, Unanswered
 from lab.worker.handler import PostToReceiver
 from lab.worker.worker import Options
 from tests.helpers import execute, fetch
@@ -196,3 +196,13 @@ def test_not_sent_does_not_undo_what_an_earlier_attempt_may_have_done(queue_09: 
     left_by_a_dead_worker(queue_09, ("desconhecido", None))
     run(Pretended(calls_raise=NotSent("conexao", "x")))
     assert document(queue_09)[:2] == ("pendente", "desconhecido")
+
+
+@pytest.mark.parametrize("irreversible", [True, False])
+def test_unknown_and_the_receiver_is_still_at_it_is_waited_for(queue_09: str, run: Run, irreversible: bool) -> None:
+    left_by_a_dead_worker(queue_09, ("desconhecido", None))
+    pretended = Pretended(asking_raises=InProgress())
+    ran = run(pretended, irreversible=irreversible)
+    assert ran.names() == ["claimed", "asked", "failed"] and ran.of("asked")[0]["in_progress"] is True
+    assert (pretended.called, document(queue_09)[:3]) == ([], ("pendente", "desconhecido", "sistemico"))
+    assert ran.of("resting") == []

@@ -50,3 +50,25 @@ def test_a_receiver_that_drips_has_no_more_time_than_one_that_answers() -> None:
 )
 def test_the_value_of_a_document_is_read(payload: str, value: str) -> None:
     assert json.loads(PostToReceiver("http://127.0.0.1:1").prepare(payload)) == {"valor": value}
+
+
+@pytest.mark.parametrize(
+    ("header", "kept"),
+    [
+        ("X-Request-Id: a-1\r\n", "a-1"),
+        (f"X-Request-Id: <\x1b[31m{'x' * 99}\r\n", f"%3C%1B%5B31m{'x' * 52}"),
+        ("", None),
+    ],
+)
+def test_the_id_of_an_answer_is_kept_short_and_escaped(header: str, kept: str | None) -> None:
+    class Refusing(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(f"HTTP/1.1 503 -\r\n{header}Content-Length: 0\r\n\r\n".encode())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(Unanswered) as caught:
+            PostToReceiver(f"http://127.0.0.1:{server.server_address[1]}").call("k", b"x")
+        server.shutdown()
+    assert caught.value.failure.response == kept

@@ -200,6 +200,18 @@ def receiver_killed(harness: Harness) -> float:
     return struck
 
 
+def in_progress(harness: Harness) -> float:
+    """The receiver takes longer over every call than the first worker waits; another one asks meanwhile, and after it."""
+    struck = time.monotonic()
+    harness.behave(hold="before")
+    harness.worker("worker-a", "--once", "--irreversible", "--batch", "4", "--timeout", "0.5").drain()
+    harness.advance(PAST_DELAY)
+    harness.worker("worker-b", "--once", "--irreversible", "--batch", "4").drain()
+    harness.behave(hold="nothing")
+    harness.finish("worker-c", "--irreversible")
+    return struck
+
+
 def unknown_and_irreversible(harness: Harness) -> float:
     """The receiver executes the first document, drops the answer, and then refuses to tell what became of it."""
     struck = time.monotonic()
@@ -342,6 +354,16 @@ def drills(size: Size | None = None) -> list[Drill]:
             (Text("a receiver that loses its ledger", "um receptor que perde o seu registro"),),
             receiver_killed,
             lambda seen: exactly_once(seen) and not seen.repeated_calls,
+        ),
+        Drill(
+            "in_progress",
+            Text(
+                "the receiver is still at it when it is asked; the effect cannot be undone",
+                "o receptor ainda está executando quando lhe perguntam; o efeito não pode ser desfeito",
+            ),
+            (Text("a call that outlasts all attempts of its document", "uma chamada que dura mais que todas as tentativas do documento"),),
+            in_progress,
+            lambda seen: exactly_once(seen) and not seen.repeated_calls and not seen.late_writes,
         ),
         Drill(
             "unknown_and_irreversible",

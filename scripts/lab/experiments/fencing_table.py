@@ -115,6 +115,14 @@ def guards() -> tuple[Guard, ...]:
             Text("WHERE id = … AND version = …", "WHERE id = … AND versao = …"),
         ),
         Guard(
+            "combined",
+            f"{by_worker} AND versao = %(versao)s",
+            Text(
+                "WHERE id = … AND version = … AND worker = … AND status = 'processing'",
+                "WHERE id = … AND versao = … AND worker = … AND status = 'processando'",
+            ),
+        ),
+        Guard(
             "token",
             f"{by_id} AND token_reserva = %(token_reserva)s",
             Text("WHERE id = … AND token = …", "WHERE id = … AND token = …"),

@@ -1,24 +1,27 @@
 """The receiver: a small HTTP service outside the database, which executes documents and keeps a ledger of its own.
 
     POST /documents     executes the document, once a key
-    GET  /operations    what it knows of a key: 200 with the reference, or 404 with known: false
+    GET  /operations    what it knows of a key: 200 with the reference, 202 with in_progress: true, or 404 with known: false
     POST /behaviour     how it shall behave from now on, as JSON: see Behaviour
 
 The key stands in the header Idempotency-Key, percent-encoded: every letter of it arrives, which an address does not promise.
-It says on stdout, one JSON object a line, where it listens and when it holds a call back. It listens on this machine only.
+Each answer has an id of its own in the header X-Request-Id. It says on stdout, one JSON object a line, where it listens, when it
+holds a call back, and the id of each answer that is a refusal. It listens on this machine only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 import uvicorn
@@ -34,6 +37,7 @@ from lab.receiver.ledger import AnotherContent, Ledger
 
 HOST = "127.0.0.1"
 KEY_HEADER = "Idempotency-Key"
+RESPONSE_HEADER = "X-Request-Id"
 LONGEST_KEY = 401  # letters: a tenant and a document's own key, 200 each at most, and the slash between them
 NO_KEY = f"{KEY_HEADER} must hold the key, percent-encoded UTF-8 of at most {LONGEST_KEY} letters"
 BOUND = 10_000_000  # bytes of a document, as the loader has it
@@ -78,6 +82,7 @@ class Receiver:
         self._ledger = ledger
         self._behaviour = behaviour
         self._changed = asyncio.Condition()
+        self._in_progress = Counter[str]()  # calls that are not executed yet, by key
 
     def application(self) -> Starlette:
         """The service as an ASGI application."""
@@ -114,18 +119,19 @@ class Receiver:
             return _refusal(503, "out of order")
         if now.rejecting:
             return _refusal(422, "not accepted")
-        await self._take_its_time(now.delay)
-        await self._hold_back("before")
-        try:
-            receipt = await run_in_threadpool(self._ledger.execute, key, content)
-        except AnotherContent:
-            return _refusal(409, "this key was executed with another content")
+        with self._at_it(key):
+            await self._take_its_time(now.delay)
+            await self._hold_back("before")
+            try:
+                receipt = await run_in_threadpool(self._ledger.execute, key, content)
+            except AnotherContent:
+                return _refusal(409, "this key was executed with another content")
         await self._hold_back("after")
         if now.answer == "dropped":
             # Promised and not sent: the server can only cut the connection.
-            return StreamingResponse(_nothing(), headers={"Content-Length": "1"})
+            return StreamingResponse(_nothing(), headers={"Content-Length": "1", RESPONSE_HEADER: _new_id()})
         answer = {"reference": receipt.reference, "repeated": receipt.repeated}
-        return JSONResponse(answer, 200 if receipt.repeated else 201)
+        return _answer(answer, 200 if receipt.repeated else 201)
 
     def _tell(self, request: Request) -> Response:
         if not self._behaviour.queries:
@@ -133,11 +139,25 @@ class Receiver:
         key = _key(request)
         if key is None:
             return _refusal(400, NO_KEY)
+        in_progress = key in self._in_progress  # asked first: what ends in between is known then
         reference = self._ledger.reference(key)
+        if reference is None and in_progress:
+            return _answer({"in_progress": True}, 202)
         if reference is None:
             # It says so in so many words: any web server answers 404 to a mistyped address.
-            return JSONResponse({"known": False}, 404)
-        return JSONResponse({"reference": reference})
+            return _answer({"known": False}, 404)
+        return _answer({"reference": reference})
+
+    @contextmanager
+    def _at_it(self, key: str) -> Iterator[None]:
+        """Count a call of this key as in progress."""
+        self._in_progress[key] += 1
+        try:
+            yield
+        finally:
+            self._in_progress[key] -= 1
+            if not self._in_progress[key]:
+                del self._in_progress[key]
 
     async def _behave(self, request: Request) -> Response:
         try:
@@ -145,7 +165,7 @@ class Receiver:
         except ValueError:
             return _refusal(400, "not a behaviour")
         await self._become(behaviour)
-        return JSONResponse(behaviour.__dict__)
+        return _answer(behaviour.__dict__)
 
     async def _become(self, behaviour: Behaviour) -> None:
         async with self._changed:
@@ -233,8 +253,19 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
+def _answer(content: dict[str, Any], status: int = 200) -> Response:
+    return JSONResponse(content, status, {RESPONSE_HEADER: _new_id()})
+
+
 def _refusal(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status)
+    answer = _answer({"error": why}, status)
+    _tell_event("refused", response=answer.headers[RESPONSE_HEADER], status=status)
+    return answer
+
+
+def _new_id() -> str:
+    """An id for an answer: it tells nothing of the call, and stands in the log of the caller too."""
+    return secrets.token_hex(6)
 
 
 def _tell_event(event: str, **facts: object) -> None:

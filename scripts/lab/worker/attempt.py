@@ -10,7 +10,7 @@ import psycopg
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import Failure, NotSent, Rejected, Unanswered, classify
+from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -97,6 +97,12 @@ class Attempts:
         if claim.stage == "desconhecido":
             try:
                 reference = self._work.ask(claim.key)
+            except InProgress as wait:
+                # An answer: no reason to call again, and none to give the document to people.
+                self._breaker.answered()
+                self._log.of(claim, "asked", in_progress=True)
+                self._fail(claim, wait.failure)
+                return None
             except Unanswered as silence:
                 self._cannot_be_asked(claim, silence)
                 return None
@@ -141,7 +147,9 @@ class Attempts:
             self._fail(claim, silence.failure)
             return
         version = self._queue.reconcile(claim, silence.failure.reason)
-        self.written(claim, "reconciliation", version, category=silence.failure.category)
+        self.written(
+            claim, "reconciliation", version, category=silence.failure.category, response=silence.failure.response
+        )
 
     def _fail(self, claim: Claim, failure: Failure) -> None:
         ended = self._queue.fail(claim, failure.category, failure.reason)
@@ -150,6 +158,7 @@ class Attempts:
             "failed",
             ended.version if ended else None,
             category=failure.category,
+            response=failure.response,
             status=ended.status if ended else None,
             next_attempt=ended.due if ended else None,
         )

@@ -36,26 +36,31 @@ ANOTHER_CONTENT = 409
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure as `falhar` takes it. `reason` is short, and made here, so that no word of a document can be in it."""
+    """A failure as `falhar` takes it. `reason` is short, and made here, so that no word of a document can be in it.
+
+    `response` is the id of the answer by which the receiver told of it, for the log; None if none came, or it had no id.
+    """
 
     category: Category
     reason: str
+    response: str | None = None
 
 
 class Rejected(Exception):
     """The receiver refuses the document: nothing was executed, nor will be."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, response: str | None = None) -> None:
         super().__init__(f"HTTP {status}")
         self.status = status
+        self.response = response
 
 
 class Unanswered(Exception):
     """The receiver did not say what became of the call, or of the question: it may have been executed, or not."""
 
-    def __init__(self, category: Category, reason: str) -> None:
+    def __init__(self, category: Category, reason: str, response: str | None = None) -> None:
         super().__init__(reason)
-        self.failure = Failure(category, reason)
+        self.failure = Failure(category, reason, response)
 
 
 class NotSent(Unanswered):
@@ -64,6 +69,13 @@ class NotSent(Unanswered):
     def __init__(self, category: Category, reason: str, advice: str | None = None) -> None:
         super().__init__(category, reason)
         self.advice = advice
+
+
+class InProgress(Unanswered):
+    """The receiver answers that it is still at it: there will be a result, and nothing to do but wait."""
+
+    def __init__(self, response: str | None = None) -> None:
+        super().__init__("sistemico", "the receiver is still at it", response)
 
 
 class BadDocument(Exception):
@@ -75,7 +87,7 @@ def classify(error: Exception) -> Failure:
     if isinstance(error, Unanswered):
         return error.failure
     if isinstance(error, Rejected):
-        return Failure("conteudo", f"the receiver rejects it: HTTP {error.status}")
+        return Failure("conteudo", f"the receiver rejects it: HTTP {error.status}", error.response)
     if isinstance(error, BadDocument):
         return Failure("conteudo", str(error))
     if isinstance(error, ParseError):
@@ -111,11 +123,11 @@ def _of_sqlstate(sqlstate: str | None) -> Failure:
     return Failure("conteudo" if sqlstate.startswith(CONTENT_CLASSES) else "sistemico", reason)
 
 
-def of_status(status: int) -> Exception:
-    """What an answer that is no result means: a rejection, or that nothing is known."""
+def of_status(status: int, response: str | None = None) -> Exception:
+    """What an answer that is no result means: a rejection, or that nothing is known; `response` is the answer's id."""
     if status in REJECTIONS:
-        return Rejected(status)
+        return Rejected(status, response)
     if status == ANOTHER_CONTENT:
         # Trying again is no use, and something was executed under this key: its stage stays unknown, so it is for people.
-        return Unanswered("conteudo", "the key was executed with another content: HTTP 409")
-    return Unanswered("sistemico", f"HTTP {status}")
+        return Unanswered("conteudo", "the key was executed with another content: HTTP 409", response)
+    return Unanswered("sistemico", f"HTTP {status}", response)

@@ -15,10 +15,11 @@ from defusedxml.ElementTree import fromstring
 
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.worker.failures import BadDocument, NotSent, Unanswered, classify, of_status
+from lab.worker.failures import BadDocument, InProgress, NotSent, Unanswered, classify, of_status
 
 NFE = "{http://www.portalfiscal.inf.br/nfe}"
 LONGEST_ANSWER = 65_536  # bytes
+LONGEST_ID = 64  # characters, as escaped
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Work(Protocol):
         """Have it executed. Raises NotSent, Unanswered or Rejected."""
 
     def ask(self, key: str) -> str | None:
-        """The reference of what was executed under this key, None if nothing was. Raises Unanswered."""
+        """The reference of what was executed under this key, None if nothing was. Raises Unanswered, InProgress if it is at it."""
 
 
 @dataclass(frozen=True)
@@ -81,23 +82,25 @@ class PostToReceiver:
         return json.dumps({"valor": str(value)}).encode()
 
     def call(self, key: str, content: bytes) -> Answer:
-        status, answer = self._exchange("POST", "/documents", content, _key(key))
+        status, answer, response = self._exchange("POST", "/documents", content, _key(key))
         if status not in (200, 201):
-            raise of_status(status)
-        return Answer(_reference(answer), answer.get("repeated") is True)
+            raise of_status(status, response)
+        return Answer(_reference(answer, response), answer.get("repeated") is True)
 
     def ask(self, key: str) -> str | None:
-        status, answer = self._exchange("GET", "/operations", headers=_key(key))
+        status, answer, response = self._exchange("GET", "/operations", headers=_key(key))
         if status == 404 and answer.get("known") is False:
             return None
+        if status == 202 and answer.get("in_progress") is True:
+            raise InProgress(response)
         if status != 200:
-            raise Unanswered("sistemico", f"HTTP {status}")
-        return _reference(answer)
+            raise Unanswered("sistemico", f"HTTP {status}", response)
+        return _reference(answer, response)
 
     def _exchange(
         self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None
-    ) -> tuple[int, dict[str, Any]]:
-        """One request on a connection of its own; raises NotSent or Unanswered."""
+    ) -> tuple[int, dict[str, Any], str | None]:
+        """One request on a connection of its own: the answer's status, content and id. Raises NotSent or Unanswered."""
         parts = urlsplit(self.url)
         deadline = time.monotonic() + self.timeout
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
@@ -106,27 +109,34 @@ class PostToReceiver:
         except OSError as error:
             raise NotSent("conexao", f"the receiver is not there: {type(error).__name__}", _advice(self.url)) from None
         connection.sock = _Timed(connection.sock, deadline)
+        response_id = None
         try:
             connection.request(method, path, content, headers or {})
             response = connection.getresponse()
+            response_id = _response_id(response)
             body = response.read(LONGEST_ANSWER)
             if response.length:  # promised, and not sent
                 raise http.client.IncompleteRead(body)
         except (OSError, http.client.HTTPException) as error:
             failure = classify(error)
-            raise Unanswered(failure.category, failure.reason) from None
+            raise Unanswered(failure.category, failure.reason, response_id) from None
         finally:
             connection.close()
         try:
             answer = json.loads(body)
         except ValueError:
             answer = None
-        return response.status, answer if isinstance(answer, dict) else {}
+        return response.status, answer if isinstance(answer, dict) else {}, response_id
 
 
 def _key(key: str) -> dict[str, str]:
     """The header that carries a key: an address, which proxies log and routers cut, does not."""
     return {"Idempotency-Key": quote(key)}
+
+
+def _response_id(response: http.client.HTTPResponse) -> str | None:
+    """The id that the receiver gave its answer, for the log: short, and escaped, as it is not ours."""
+    return quote(response.getheader("X-Request-Id", ""), safe=":")[:LONGEST_ID] or None
 
 
 class _Timed(socket.socket):
@@ -158,9 +168,9 @@ def _advice(url: str) -> str:
     )
 
 
-def _reference(answer: dict[str, Any]) -> str:
+def _reference(answer: dict[str, Any], response: str | None) -> str:
     """The reference in an answer, if it is one that the queue can keep; raises Unanswered for any other."""
     reference = answer.get("reference")
     if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
-        raise Unanswered("sistemico", "an answer without a reference")
+        raise Unanswered("sistemico", "an answer without a reference", response)
     return reference
