@@ -18,7 +18,7 @@ STATES = ("shown", "refined", "contradicted", "planned")
 LAST_LESSON = 21  # of the course
 LONGEST = 200  # characters of a statement or a note
 
-# Statements of lessons that are there already and have no check yet. Whoever adds the check turns the row, and counts down here.
+# Statements of lessons that are there already and have no check yet. Who adds the check turns the row, and counts down here.
 TO_COME_IN_LESSONS_THERE = {"09": 1}
 
 Row = dict[str, str]

@@ -41,7 +41,7 @@ def without(conninfo: str, defence: str) -> Iterator[str]:
 
 
 def _drop(conninfo: str, name: str) -> None:
-    """Drop the copy; a schema of that name without the lab's mark is somebody's, and stays."""
+    """Drop the copy; a schema of that name without the lab's mark is a stranger's, and stays."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
         mark = connection.execute("SELECT obj_description(to_regnamespace(%s), 'pg_namespace')", [name]).fetchone()
