@@ -33,7 +33,7 @@ def changes(lesson: int | None = None) -> dict[Path, str]:
     """What is out of step: each file with its new text, which is empty for one that is no longer made; `lesson` as in `texts`."""
     made = texts(lesson)
     gone = {path: "" for path in paths.WALK.rglob("*.psql") if path not in made}
-    return {path: text for path, text in made.items() if _text(path) != text} | gone
+    return {path: text for path, text in made.items() if kept(path) != text} | gone
 
 
 def write(changed: dict[Path, str]) -> None:
@@ -59,5 +59,6 @@ def _page(page: Path) -> str:
     return out.getvalue()
 
 
-def _text(path: Path) -> str:
+def kept(path: Path) -> str:
+    """What the file holds; nothing if it is not there."""
     return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -17,7 +17,7 @@ from lab.lessons import registry, report
 from lab.lessons.lesson import Lesson, LessonResult
 from lab.lessons.tour import Tour
 from lab.maintain import generate, observations
-from lab.scenario import transcript
+from lab.scenario import library
 from lab.scenario.stage import Stage
 from lab.server.target import Target
 
@@ -35,14 +35,14 @@ def record(
     if report.failed(results):
         console.print(say("Nothing was recorded.", "Nada foi gravado."), style="red")
         return False
-    changed = {path: text for path, text in stage.seen.items() if _text(path) != text}
+    changed = {path: text for path, text in stage.seen.items() if generate.kept(path) != text}
     everything = len(lessons) == len(registry.names())
     if everything:
         changed |= {path: "" for path in paths.EXPECTED.glob("*/*.*") if path not in stage.seen}
     show(changed, console)
     if changed and not agrees():
         return False
-    keep(changed)
+    generate.write(changed)
     observe(target, stage, results, console)
     if everything:
         tell_tour(target, stage)
@@ -69,19 +69,9 @@ def show(changed: dict[Path, str], console: Console) -> None:
         kind = say("new", "novo") if not path.exists() else say("changed", "mudou") if text else gone
         console.print(f"{path.relative_to(paths.ROOT)}: {kind}", style="yellow", highlight=False)
         if path.exists() and text:
-            console.print(transcript.difference(_text(path), text), markup=False, highlight=False)
+            console.print(library.difference_from(path, text), markup=False, highlight=False)
         elif text:
             console.print(text, markup=False, highlight=False)
-
-
-def keep(changed: dict[Path, str]) -> None:
-    """Write the changes; a file that is no longer made is removed."""
-    for path, text in changed.items():
-        if not text:
-            path.unlink()
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
 
 
 def observe(target: Target, stage: Stage, results: Sequence[LessonResult], console: Console) -> None:
@@ -119,7 +109,3 @@ def _environment(stage: Stage) -> dict[str, object]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
