@@ -52,7 +52,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_motivo IS NULL OR p_motivo !~ '\S' THEN
+    IF p_motivo IS NULL OR p_motivo !~ '[^[:space:]]' THEN
         RAISE EXCEPTION 'p_motivo must give the reason' USING ERRCODE = '22023';
     END IF;
 END
@@ -78,7 +78,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_worker IS NULL OR p_worker !~ '\S' OR length(p_worker) > 200 THEN
+    IF p_worker IS NULL OR p_worker !~ '[^[:space:]]' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_quantidade('p_lote', p_lote);
@@ -125,7 +125,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     ELSE
@@ -134,7 +134,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     END IF;
@@ -306,13 +306,13 @@ COMMENT ON FUNCTION sql_semana_12.exigir_pedido IS
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote free documents, oldest first, for p_prazo. Zero rows: nothing is free now (locked or in work is not free).';
 COMMENT ON FUNCTION sql_semana_12.travar IS
-'Locks the document if it is in work by this worker; the one guard of all outcomes.';
+'Locks the document if it is in work by this worker; the guard of every outcome of one document.';
 COMMENT ON FUNCTION sql_semana_12.concluir IS
 'Finishes a document in work by this worker. Zero rows: it is not, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Fails a document in work by this worker. Zero rows: it is not, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite documents whose deadline has passed back to pendente, or to falhou after so many attempts. Zero rows: none is late.';
+'Puts up to p_limite documents whose deadline has passed back to pendente, or to falhou after so many attempts. Zero rows: none is late and free.';
 COMMENT ON VIEW sql_semana_12.situacao IS
 'One row: how many documents wait, are in work, are orphaned (late), have ended; and how late the latest is.';
 

@@ -65,7 +65,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_quem IS NULL OR p_quem !~ '\S' OR length(p_quem) > 200 THEN
+    IF p_quem IS NULL OR p_quem !~ '[^[:space:]]' OR length(p_quem) > 200 THEN
         RAISE EXCEPTION 'p_quem must say who does this, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
 END
@@ -104,7 +104,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     ELSE
@@ -113,7 +113,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     END IF;
@@ -186,7 +186,7 @@ BEGIN
 END
 $$;
 
--- The one place where a document leaves a state other than by a claim: versao grows by one, with one row in auditoria.
+-- Where a document leaves a state other than by a claim or in a batch: versao grows by one, with one row in auditoria.
 CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
     p_posse sql_semana_12.posse,
     p_para TEXT,
@@ -290,7 +290,7 @@ BEGIN
     v_agora := relogio();
     RETURN QUERY
     UPDATE fila_documentos AS fila
-    SET reservado_ate = v_agora + p_prazo
+    SET reservado_ate = greatest(fila.reservado_ate, v_agora + p_prazo)
     WHERE fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.reservado_ate;
 END
@@ -355,7 +355,7 @@ COMMENT ON FUNCTION sql_semana_12.exigir_quem IS
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote free documents, oldest first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
-'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+'Locks the document and gives it back if it is in work under this token, else null; the guard of every outcome of one document.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.concluir IS
@@ -365,7 +365,7 @@ COMMENT ON FUNCTION sql_semana_12.falhar IS
 COMMENT ON FUNCTION sql_semana_12.renovar IS
 'Moves the deadline of a document in work under this token, even if it has passed. Zero rows: it is not, and the worker must stop.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite late documents back to pendente, or to falhou after so many attempts; their tokens are void. Zero rows: none is late.';
+'Puts up to p_limite late documents back to pendente, or to falhou after so many attempts; their tokens are void. Zero rows: none is late and free.';
 
 COMMIT;
 

@@ -34,7 +34,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_worker IS NULL OR p_worker !~ '\S' OR length(p_worker) > 200 THEN
+    IF p_worker IS NULL OR p_worker !~ '[^[:space:]]' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_quantidade('p_lote', p_lote);
@@ -78,7 +78,7 @@ BEGIN
     END IF;
     RETURN QUERY
     UPDATE fila_documentos AS fila
-    SET reservado_ate = least(v_agora + p_prazo, v_fim)
+    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim))
     WHERE fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.reservado_ate;
 END
@@ -87,7 +87,8 @@ $$;
 COMMENT ON FUNCTION sql_semana_12.tempo_maximo IS
 'How long one attempt may run, renewals included.';
 COMMENT ON FUNCTION sql_semana_12.renovar IS
-'Moves the deadline of a document in work under this token, at most to tempo_maximo() from its claim. Zero rows: the worker must stop.';
+'Moves the deadline of a document in work under this token to p_prazo from now, never to an earlier one, at most to tempo_maximo() '
+'from its claim. Zero rows: the worker must stop.';
 
 COMMIT;
 

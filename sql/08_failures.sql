@@ -65,25 +65,32 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
     -- From its first word on, and cut before anything else, so that a reason of a megabyte costs little.
-    v_motivo TEXT := left(regexp_replace(p_motivo, '^\s+', ''), 2000);
+    v_motivo TEXT := left(regexp_replace(p_motivo, '^[[:space:]]+', ''), 2000);
 BEGIN
     -- Below its first line an error quotes the document (libxml), the statement or the row (DETAIL).
-    v_motivo := regexp_replace(v_motivo, '[\r\n].*', '');
+    v_motivo := regexp_replace(v_motivo, E'[\r\n].*', '');
     -- What is quoted or in brackets is a name at best, and a value of the document at worst.
     v_motivo := regexp_replace(v_motivo, '<.*', '<...>');
     v_motivo := regexp_replace(v_motivo, '"[^"]*("|$)', '"..."', 'g');
     v_motivo := regexp_replace(v_motivo, '''[^'']*''', '''...''', 'g');
-    v_motivo := regexp_replace(v_motivo, '=\(.*', '=(...)');
+    v_motivo := regexp_replace(v_motivo, '=[(].*', '=(...)');
     v_motivo := regexp_replace(
-        v_motivo, '((password|passwd|pwd|senha|secret\w*|token|api_?key)\s*[=:]|\mbearer\s)\s*\S+', '\1...', 'gi'
+        v_motivo,
+        '((password|passwd|pwd|senha|secret[[:alnum:]_]*|token|api_?key)[[:space:]]*[=:]|[[:<:]]bearer[[:space:]])[[:space:]]*[^[:space:]]+',
+        E'\\1...',
+        'gi'
     );
-    v_motivo := regexp_replace(v_motivo, '\m(authorization|cookie)\s*[=:].*', '\1: ...', 'i');
-    v_motivo := regexp_replace(v_motivo, '://\S*@', '://...@', 'g');
+    v_motivo := regexp_replace(v_motivo, '[[:<:]](authorization|cookie)[[:space:]]*[=:].*', E'\\1: ...', 'i');
+    v_motivo := regexp_replace(v_motivo, '://[^[:space:]]*@', '://...@', 'g');
     -- Who it is about: the number of a person or a company (CPF, CNPJ), and any other of so many digits.
     v_motivo := regexp_replace(
-        v_motivo, '\d{11,}|\d{3}\.\d{3}\.\d{3}-\d{2}|\w{2}\.\w{3}\.\w{3}/\w{4}-\d{2}', '...', 'g'
+        v_motivo,
+        '[[:digit:]]{11,}|([[:digit:]]{3}[.]){2}[[:digit:]]{3}-[[:digit:]]{2}'
+        '|[[:alnum:]_]{2}[.][[:alnum:]_]{3}[.][[:alnum:]_]{3}/[[:alnum:]_]{4}-[[:digit:]]{2}',
+        '...',
+        'g'
     );
-    RETURN left(btrim(regexp_replace(v_motivo, '\s+', ' ', 'g')), 200);
+    RETURN left(btrim(regexp_replace(v_motivo, '[[:space:]]+', ' ', 'g')), 200);
 END
 $$;
 
@@ -100,7 +107,8 @@ BEGIN
 END
 $$;
 
--- What the table's constraints would refuse as well; but their errors repeat the row, payload and all.
+-- What the table's constraints would refuse as well, whose errors repeat the row, payload and all; and more: a blank key, a DOCTYPE,
+-- a moment without end.
 CREATE OR REPLACE FUNCTION sql_semana_12.exigir_documento(
     p_chave TEXT,
     p_nome_arquivo TEXT,
@@ -116,10 +124,10 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
     -- No line break or other control character in a key or a tenant's name: both are told in logs, a line each.
-    IF p_chave IS NULL OR p_chave !~ '\S' OR p_chave ~ '[[:cntrl:]]' OR length(p_chave) > 200 THEN
+    IF p_chave IS NULL OR p_chave !~ '[^[:space:]]' OR p_chave ~ '[[:cntrl:]]' OR length(p_chave) > 200 THEN
         RAISE EXCEPTION 'p_chave must be the key of the document, in at most 200 characters of one line' USING ERRCODE = '22023';
     END IF;
-    IF p_nome_arquivo IS NULL OR p_nome_arquivo !~ '\S' OR length(p_nome_arquivo) > 1000 THEN
+    IF p_nome_arquivo IS NULL OR p_nome_arquivo !~ '[^[:space:]]' OR length(p_nome_arquivo) > 1000 THEN
         RAISE EXCEPTION 'p_nome_arquivo must name the file, in at most 1000 characters' USING ERRCODE = '22023';
     END IF;
     -- A value of type xml may also be empty, bare text or several roots. A DOCTYPE may stand before the root only, behind
@@ -127,12 +135,12 @@ BEGIN
     IF
         p_conteudo_xml IS NULL
         OR p_conteudo_xml IS NOT DOCUMENT
-        OR p_conteudo_xml::TEXT ~ '^(\s|<\?([^?]|\?+[^?>])*\?+>|<!--([^-]|-[^-])*-->)*<!DOCTYPE'
+        OR p_conteudo_xml::TEXT ~ '^([[:space:]]|<[?]([^?]|[?]+[^?>])*[?]+>|<!--([^-]|-[^-])*-->)*<!DOCTYPE'
     THEN
         RAISE EXCEPTION 'p_conteudo_xml must be the document itself, with one root and no DOCTYPE' USING ERRCODE = '22023';
     END IF;
     -- No slash: it ends the tenant's name in a key of operation (lesson 09), where two tenants must not meet.
-    IF p_inquilino IS NULL OR p_inquilino !~ '\S' OR p_inquilino ~ '[[:cntrl:]/]' OR length(p_inquilino) > 200 THEN
+    IF p_inquilino IS NULL OR p_inquilino !~ '[^[:space:]]' OR p_inquilino ~ '[[:cntrl:]/]' OR length(p_inquilino) > 200 THEN
         RAISE EXCEPTION 'p_inquilino must name the tenant, without a slash, in at most 200 characters of one line'
             USING ERRCODE = '22023';
     END IF;
@@ -207,7 +215,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     ELSE
@@ -216,7 +224,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     END IF;
@@ -448,17 +456,18 @@ COMMENT ON FUNCTION sql_semana_12.enfileirar IS
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
-'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+'Locks the document and gives it back if it is in work under this token, else null; the guard of every outcome of one document.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.resumir IS
-'A reason cut to its first line and 200 characters, without elements, quoted words, credentials and long numbers.';
+'A reason cut to its first line and 200 characters. It takes out elements, quoted words, credentials and long numbers as it '
+'recognizes them, and will miss some: write reasons that hold none.';
 COMMENT ON FUNCTION sql_semana_12.recuo IS
 'The delay before the attempt after this one: doubled each time, at most five minutes, the upper half of it random.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Ends the attempt under this token: falhou for conteudo or the last attempt, else pendente, due after recuo. Zero rows: nothing changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite late documents back to pendente, due after recuo, or to falhou after max_tentativas. Zero rows: none is late.';
+'Puts up to p_limite late documents back to pendente, due after recuo, or to falhou after max_tentativas. Zero rows: none is late and free.';
 COMMENT ON VIEW sql_semana_12.situacao IS
 'One row: documents due, put off, in work, orphaned (late), ended; how long the first due one waits, how late the latest is.';
 

@@ -134,7 +134,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     ELSE
@@ -143,7 +143,7 @@ BEGIN
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         );
     END IF;
@@ -293,7 +293,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_referencia IS NULL OR p_referencia !~ '\S' OR length(p_referencia) > 200 THEN
+    IF p_referencia IS NULL OR p_referencia !~ '[^[:space:]]' OR length(p_referencia) > 200 THEN
         RAISE EXCEPTION 'p_referencia must be the receiver''s reference of the result' USING ERRCODE = '22023';
     END IF;
     IF p_referencia <> p_referencia_externa THEN
@@ -409,16 +409,22 @@ AS $$
 BEGIN
     IF
         p_documentos IS NULL
+        OR array_ndims(p_documentos) <> 1
         OR cardinality(p_documentos) > 1000
         OR cardinality(p_documentos) <> (SELECT count(DISTINCT documento) FROM unnest(p_documentos) AS documento)
     THEN
-        RAISE EXCEPTION 'p_documentos must be at most 1000 documents, none of them null, each of them once'
+        RAISE EXCEPTION 'p_documentos must be a list of at most 1000 documents, none of them null, each of them once'
             USING ERRCODE = '22023';
     END IF;
-    IF p_tokens IS NULL OR cardinality(p_tokens) <> cardinality(p_documentos) OR array_position(p_tokens, NULL) > 0 THEN
+    IF
+        p_tokens IS NULL
+        OR array_ndims(p_tokens) <> 1
+        OR cardinality(p_tokens) <> cardinality(p_documentos)
+        OR (SELECT count(*) FROM unnest(p_tokens) AS token WHERE token IS NULL) > 0
+    THEN
         RAISE EXCEPTION 'p_tokens must be the token of each of p_documentos' USING ERRCODE = '22023';
     END IF;
-    IF cardinality(p_referencias) <> cardinality(p_documentos) THEN
+    IF array_ndims(p_referencias) <> 1 OR cardinality(p_referencias) <> cardinality(p_documentos) THEN
         RAISE EXCEPTION 'p_referencias must be the reference of each of p_documentos, or null' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_referencia(referencia)
@@ -429,7 +435,7 @@ $$;
 
 -- What concluir does, for a batch in three statements whatever its size. The guard stands here as it stands in travar, word for
 -- word: called for each document, it would cost what the batch saves. All are locked in the order of their keys before any is
--- changed, so that two batches never wait for each other.
+-- changed, so that two batches never deadlock; one may wait for the other.
 CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
     p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[] DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
 )
@@ -441,6 +447,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_travados BIGINT[];
+    v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
@@ -448,9 +455,10 @@ BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(documento_id),
+        array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_sem_resultado, v_outro_resultado
+    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
         SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
@@ -498,17 +506,11 @@ BEGIN
         concluido_em = v_agora,
         ultimo_erro = NULL,
         categoria_erro = NULL,
-        etapa = CASE
-            WHEN
-                fila.etapa <> 'confirmando'
-                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
-                THEN 'obtido' -- the reference says so
-            ELSE fila.etapa
-        END,
-        referencia_externa = coalesce(
-            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
-        )
-    WHERE fila.documento_id = ANY(v_travados)
+        -- A reference says that the result was obtained.
+        etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
+        referencia_externa = travado.referencia
+    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
+    WHERE fila.documento_id = travado.documento
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;
@@ -657,7 +659,7 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation '
 'and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';
 COMMENT ON FUNCTION sql_semana_12.travar IS
-'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+'Locks the document and gives it back if it is in work under this token, else null; the guard of every outcome of one document.';
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.destino IS
@@ -676,11 +678,11 @@ COMMENT ON FUNCTION sql_semana_12.concluir_lote IS
 'Finishes those of the documents that are in work, each under its token, with the receiver''s reference if it was called; in no '
 'order. No row for one that is not in work under it, which is left as it is. Zero rows: nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
-'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no '
-'other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';
+'Ends an attempt of a document in work under this token: to pendente, due after recuo, or, if attempts are used up or the '
+'content is at fault, to the state that its stage demands (destino). Zero rows: it is not in work under it, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
 'Takes up to p_limite late documents from their workers: to pendente, due after recuo, or after max_tentativas by their '
-'stage (destino); their tokens are void. Zero rows: none is late.';
+'stage (destino); their tokens are void. Zero rows: none is late and free.';
 COMMENT ON FUNCTION sql_semana_12.conciliar IS
 'Hands a document in work under this token to people: its result is unknown, and the receiver cannot be asked. Zero rows: it '
 'is not in work under it.';

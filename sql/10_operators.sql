@@ -111,7 +111,7 @@ BEGIN
     END IF;
     RETURN QUERY
     UPDATE fila_documentos AS fila
-    SET reservado_ate = least(v_agora + p_prazo, v_fim), renovacoes = fila.renovacoes + 1
+    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
     WHERE fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.reservado_ate;
 END
@@ -182,33 +182,52 @@ DECLARE
 BEGIN
     PERFORM exigir_quem(p_quem);
     PERFORM exigir_motivo(p_motivo);
-    SELECT
-        fila.documento_id,
-        fila.inquilino,
-        fila.status,
-        fila.versao,
-        fila.token_reserva,
-        fila.worker_id,
-        fila.tentativas,
-        fila.iniciado_em,
-        fila.max_tentativas,
-        fila.etapa,
-        fila.referencia_externa
-    INTO v_posse
-    FROM fila_documentos AS fila
-    WHERE
-        fila.documento_id = p_documento
-        AND fila.versao = p_versao
-        AND fila.status = ANY(p_de)
-        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    FOR NO KEY UPDATE;
-    IF v_posse.status = 'processando' THEN
-        -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
-        SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
-        IF v_reservado_ate >= relogio() THEN
-            RETURN NULL;
-        END IF;
+    -- Look first: a command that is refused locks nothing.
+    IF NOT EXISTS (
+        SELECT 1
+        FROM fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.versao = p_versao
+            AND fila.status = ANY(p_de)
+            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    ) THEN
+        RETURN NULL;
     END IF;
+    BEGIN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa
+        INTO v_posse
+        FROM fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.versao = p_versao
+            AND fila.status = ANY(p_de)
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        FOR NO KEY UPDATE;
+        -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
+        IF v_posse.status = 'processando' THEN
+            SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
+        END IF;
+        IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
+            RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';
+        END IF;
+    EXCEPTION
+        -- What moved on while this waited is locked by now: the end of the block gives the lock back.
+        WHEN no_data_found THEN
+            RETURN NULL;
+    END;
     RETURN v_posse;
 END
 $$;
@@ -302,7 +321,7 @@ AS $$
 DECLARE
     v_posse posse := travar_para_operador(p_documento, p_versao, '{conciliacao}', p_quem, p_motivo, p_inquilino);
 BEGIN
-    PERFORM exigir_referencia(p_referencia);
+    PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -415,8 +434,8 @@ GROUP BY categoria_erro;
 COMMENT ON FUNCTION sql_semana_12.examinar IS
 'A document as an operator should see it before changing anything, without its payload. Zero rows: there is none.';
 COMMENT ON FUNCTION sql_semana_12.travar_para_operador IS
-'Locks the document and gives it back if it is as the operator saw it and in no live worker''s hands, else null; the one guard '
-'of the operators.';
+'Locks the document and gives it back if it is as the operator saw it and in no live worker''s hands, else null and locks '
+'nothing; the one guard of the operators.';
 COMMENT ON FUNCTION sql_semana_12.mudar_por_operador IS
 'As mudar, by an operator''s command: the error of the last attempt stays, and an orphan''s attempt counts as a crash.';
 COMMENT ON FUNCTION sql_semana_12.pausar IS
@@ -426,10 +445,10 @@ COMMENT ON FUNCTION sql_semana_12.retomar IS
 'Gives a paused document back to the queue, due now or when it was due anyway, or ends it by its stage if its attempts are used '
 'up. Zero rows: it has moved on since p_versao, or is not paused.';
 COMMENT ON FUNCTION sql_semana_12.confirmar IS
-'Finishes a document in conciliacao with the result that people found at the receiver. Zero rows: it has moved on since '
-'p_versao, or is not there.';
+'Finishes a document in conciliacao with the result that people found at the receiver; a reference that is known already is '
+'never replaced by another (22023). Zero rows: it has moved on since p_versao, or is not there.';
 COMMENT ON FUNCTION sql_semana_12.reenfileirar IS
-'Gives an ended or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
+'Gives a failed or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS

@@ -1,4 +1,4 @@
--- alerts: three questions to ask again and again. Zero rows: all is well.
+-- alerts: three questions to ask again and again. Zero rows: none of the three is so.
 --
 -- Needs  sql/10_operators.sql
 -- Run    psql -X -f sql/alerts.sql          (again whenever you like: it only looks)

@@ -438,6 +438,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_travados BIGINT[];
+    v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
@@ -445,9 +446,10 @@ BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(documento_id),
+        array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_sem_resultado, v_outro_resultado
+    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
         SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
@@ -495,17 +497,11 @@ BEGIN
         concluido_em = v_agora,
         ultimo_erro = NULL,
         categoria_erro = NULL,
-        etapa = CASE
-            WHEN
-                fila.etapa <> 'confirmando'
-                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
-                THEN 'obtido' -- the reference says so
-            ELSE fila.etapa
-        END,
-        referencia_externa = coalesce(
-            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
-        )
-    WHERE fila.documento_id = ANY(v_travados)
+        -- A reference says that the result was obtained.
+        etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
+        referencia_externa = travado.referencia
+    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
+    WHERE fila.documento_id = travado.documento
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;
@@ -557,6 +553,7 @@ AS $$ -- without token
 #variable_conflict use_column
 DECLARE
     v_travados BIGINT[];
+    v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
@@ -564,9 +561,10 @@ BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(documento_id),
+        array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_sem_resultado, v_outro_resultado
+    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
         SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
@@ -613,17 +611,11 @@ BEGIN
         concluido_em = v_agora,
         ultimo_erro = NULL,
         categoria_erro = NULL,
-        etapa = CASE
-            WHEN
-                fila.etapa <> 'confirmando'
-                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
-                THEN 'obtido' -- the reference says so
-            ELSE fila.etapa
-        END,
-        referencia_externa = coalesce(
-            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
-        )
-    WHERE fila.documento_id = ANY(v_travados)
+        -- A reference says that the result was obtained.
+        etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
+        referencia_externa = travado.referencia
+    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
+    WHERE fila.documento_id = travado.documento
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;

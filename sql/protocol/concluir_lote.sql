@@ -1,6 +1,6 @@
 -- What concluir does, for a batch in three statements whatever its size. The guard stands here as it stands in travar, word for
 -- word: called for each document, it would cost what the batch saves. All are locked in the order of their keys before any is
--- changed, so that two batches never wait for each other.
+-- changed, so that two batches never deadlock; one may wait for the other.
 CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
     p_documentos BIGINT[], p_tokens BIGINT[], p_referencias TEXT[] DEFAULT NULL, p_inquilino TEXT DEFAULT NULL
 )
@@ -12,6 +12,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_travados BIGINT[];
+    v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
@@ -19,9 +20,10 @@ BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(documento_id),
+        array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_sem_resultado, v_outro_resultado
+    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
         SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
@@ -71,17 +73,11 @@ BEGIN
         concluido_em = v_agora,
         ultimo_erro = NULL,
         categoria_erro = NULL,
-        etapa = CASE
-            WHEN
-                fila.etapa <> 'confirmando'
-                AND coalesce(p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa) IS NOT NULL
-                THEN 'obtido' -- the reference says so
-            ELSE fila.etapa
-        END,
-        referencia_externa = coalesce(
-            p_referencias[array_position(p_documentos, fila.documento_id)], fila.referencia_externa
-        )
-    WHERE fila.documento_id = ANY(v_travados)
+        -- A reference says that the result was obtained.
+        etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
+        referencia_externa = travado.referencia
+    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
+    WHERE fila.documento_id = travado.documento
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;

@@ -14,7 +14,7 @@ AS $$
 DECLARE
     v_posse posse := travar_para_operador(p_documento, p_versao, '{conciliacao}', p_quem, p_motivo, p_inquilino);
 BEGIN
-    PERFORM exigir_referencia(p_referencia);
+    PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -30,8 +30,8 @@ END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.confirmar IS
-'Finishes a document in conciliacao with the result that people found at the receiver. Zero rows: it has moved on since '
-'p_versao, or is not there.';
+'Finishes a document in conciliacao with the result that people found at the receiver; a reference that is known already is '
+'never replaced by another (22023). Zero rows: it has moved on since p_versao, or is not there.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

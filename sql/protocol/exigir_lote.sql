@@ -7,16 +7,22 @@ AS $$
 BEGIN
     IF
         p_documentos IS NULL
+        OR array_ndims(p_documentos) <> 1
         OR cardinality(p_documentos) > 1000
         OR cardinality(p_documentos) <> (SELECT count(DISTINCT documento) FROM unnest(p_documentos) AS documento)
     THEN
-        RAISE EXCEPTION 'p_documentos must be at most 1000 documents, none of them null, each of them once'
+        RAISE EXCEPTION 'p_documentos must be a list of at most 1000 documents, none of them null, each of them once'
             USING ERRCODE = '22023';
     END IF;
-    IF p_tokens IS NULL OR cardinality(p_tokens) <> cardinality(p_documentos) OR array_position(p_tokens, NULL) > 0 THEN
+    IF
+        p_tokens IS NULL
+        OR array_ndims(p_tokens) <> 1
+        OR cardinality(p_tokens) <> cardinality(p_documentos)
+        OR (SELECT count(*) FROM unnest(p_tokens) AS token WHERE token IS NULL) > 0
+    THEN
         RAISE EXCEPTION 'p_tokens must be the token of each of p_documentos' USING ERRCODE = '22023';
     END IF;
-    IF cardinality(p_referencias) <> cardinality(p_documentos) THEN
+    IF array_ndims(p_referencias) <> 1 OR cardinality(p_referencias) <> cardinality(p_documentos) THEN
         RAISE EXCEPTION 'p_referencias must be the reference of each of p_documentos, or null' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_referencia(referencia)

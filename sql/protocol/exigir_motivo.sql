@@ -5,7 +5,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_motivo IS NULL OR p_motivo !~ '\S' THEN
+    IF p_motivo IS NULL OR p_motivo !~ '[^[:space:]]' THEN
         RAISE EXCEPTION 'p_motivo must give the reason' USING ERRCODE = '22023';
     END IF;
 END

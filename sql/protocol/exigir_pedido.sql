@@ -6,7 +6,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_worker IS NULL OR p_worker !~ '\S' OR length(p_worker) > 200 THEN
+    IF p_worker IS NULL OR p_worker !~ '[^[:space:]]' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
     PERFORM exigir_quantidade('p_lote', p_lote);

@@ -5,7 +5,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_quem IS NULL OR p_quem !~ '\S' OR length(p_quem) > 200 THEN
+    IF p_quem IS NULL OR p_quem !~ '[^[:space:]]' OR length(p_quem) > 200 THEN
         RAISE EXCEPTION 'p_quem must say who does this, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
 END

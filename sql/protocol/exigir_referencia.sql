@@ -6,7 +6,7 @@ IMMUTABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
-    IF p_referencia IS NULL OR p_referencia !~ '\S' OR length(p_referencia) > 200 THEN
+    IF p_referencia IS NULL OR p_referencia !~ '[^[:space:]]' OR length(p_referencia) > 200 THEN
         RAISE EXCEPTION 'p_referencia must be the receiver''s reference of the result' USING ERRCODE = '22023';
     END IF;
     IF p_referencia <> p_referencia_externa THEN

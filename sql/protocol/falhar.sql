@@ -31,8 +31,8 @@ END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.falhar IS
-'Ends an attempt of a document in work under this token: to pendente, due after recuo, or where attempts or content leave no '
-'other by its stage (destino). Zero rows: it is not in work under it, and nothing was changed.';
+'Ends an attempt of a document in work under this token: to pendente, due after recuo, or, if attempts are used up or the '
+'content is at fault, to the state that its stage demands (destino). Zero rows: it is not in work under it, and nothing was changed.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

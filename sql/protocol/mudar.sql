@@ -1,4 +1,4 @@
--- The one place where a document leaves a state other than by a claim: versao grows by one, with one row in auditoria.
+-- Where a document leaves a state other than by a claim or in a batch: versao grows by one, with one row in auditoria.
 CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
     p_posse sql_semana_12.posse,
     p_para TEXT,

@@ -59,7 +59,7 @@ $$;
 
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
 'Takes up to p_limite late documents from their workers: to pendente, due after recuo, or after max_tentativas by their '
-'stage (destino); their tokens are void. Zero rows: none is late.';
+'stage (destino); their tokens are void. Zero rows: none is late and free.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

@@ -33,7 +33,7 @@ END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.reenfileirar IS
-'Gives an ended or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
+'Gives a failed or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

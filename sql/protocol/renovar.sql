@@ -1,4 +1,5 @@
--- reservado_ate is in no index, so a renewal stays on its page and touches no index (a heap-only update).
+-- A renewal never shortens. reservado_ate is in no index, so where its page has room a renewal stays on it and touches no index (a
+-- heap-only update).
 CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
     p_documento BIGINT, p_token BIGINT, p_prazo INTERVAL DEFAULT '30 seconds', p_inquilino TEXT DEFAULT NULL
 )
@@ -25,21 +26,22 @@ BEGIN
     END IF;
     RETURN QUERY
     UPDATE fila_documentos AS fila
-    SET reservado_ate = least(v_agora + p_prazo, v_fim), renovacoes = fila.renovacoes + 1
+    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
     WHERE fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.reservado_ate;
 END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.renovar IS
-'Moves the deadline of a document in work under this token, at most to tempo_maximo() from its claim. Zero rows: the worker must stop.';
+'Moves the deadline of a document in work under this token to p_prazo from now, never to an earlier one, at most to tempo_maximo() '
+'from its claim. Zero rows: the worker must stop.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.
 -- @lesson 10
 -- @@
--- -    SET reservado_ate = least(v_agora + p_prazo, v_fim)
--- +    SET reservado_ate = least(v_agora + p_prazo, v_fim), renovacoes = fila.renovacoes + 1
+-- -    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim))
+-- +    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
 -- @lesson 07
 -- @@
 -- +    v_fim TIMESTAMPTZ;
@@ -49,6 +51,6 @@ COMMENT ON FUNCTION sql_semana_12.renovar IS
 -- +        RETURN;
 -- +    END IF;
 -- @@
--- -    SET reservado_ate = v_agora + p_prazo
--- +    SET reservado_ate = least(v_agora + p_prazo, v_fim)
+-- -    SET reservado_ate = greatest(fila.reservado_ate, v_agora + p_prazo)
+-- +    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim))
 -- @lesson 06

@@ -35,7 +35,7 @@ END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.travar IS
-'Locks the document and gives it back if it is in work under this token, else null; the one guard of all outcomes.';
+'Locks the document and gives it back if it is in work under this token, else null; the guard of every outcome of one document.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

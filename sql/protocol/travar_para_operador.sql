@@ -14,40 +14,59 @@ DECLARE
 BEGIN
     PERFORM exigir_quem(p_quem);
     PERFORM exigir_motivo(p_motivo);
-    SELECT
-        fila.documento_id,
-        fila.inquilino,
-        fila.status,
-        fila.versao,
-        fila.token_reserva,
-        fila.worker_id,
-        fila.tentativas,
-        fila.iniciado_em,
-        fila.max_tentativas,
-        fila.etapa,
-        fila.referencia_externa
-    INTO v_posse
-    FROM fila_documentos AS fila
-    WHERE
-        fila.documento_id = p_documento
-        AND fila.versao = p_versao
-        AND fila.status = ANY(p_de)
-        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    FOR NO KEY UPDATE;
-    IF v_posse.status = 'processando' THEN
-        -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
-        SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
-        IF v_reservado_ate >= relogio() THEN
-            RETURN NULL;
-        END IF;
+    -- Look first: a command that is refused locks nothing.
+    IF NOT EXISTS (
+        SELECT 1
+        FROM fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.versao = p_versao
+            AND fila.status = ANY(p_de)
+            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+    ) THEN
+        RETURN NULL;
     END IF;
+    BEGIN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa
+        INTO v_posse
+        FROM fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.versao = p_versao
+            AND fila.status = ANY(p_de)
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        FOR NO KEY UPDATE;
+        -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
+        IF v_posse.status = 'processando' THEN
+            SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
+        END IF;
+        IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
+            RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';
+        END IF;
+    EXCEPTION
+        -- What moved on while this waited is locked by now: the end of the block gives the lock back.
+        WHEN no_data_found THEN
+            RETURN NULL;
+    END;
     RETURN v_posse;
 END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.travar_para_operador IS
-'Locks the document and gives it back if it is as the operator saw it and in no live worker''s hands, else null; the one guard '
-'of the operators.';
+'Locks the document and gives it back if it is as the operator saw it and in no live worker''s hands, else null and locks '
+'nothing; the one guard of the operators.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

@@ -205,12 +205,13 @@ class Model:
         held = self._held(call, key, token, tenant)
         if held is None:
             return []
-        assert held.iniciado_em is not None
-        end = held.iniciado_em + MAXIMUM
+        assert held.iniciado_em is not None and held.reservado_ate is not None
+        end, before = held.iniciado_em + MAXIMUM, held.reservado_ate
         if not call.rows and call.clock.last >= end.first:
             return []
         until = call.clock + lease
-        self.write(call.who, replace(held, reservado_ate=Span(min(until.first, end.first), min(until.last, end.last))))
+        first, last = (max(before.first, min(until.first, end.first)), max(before.last, min(until.last, end.last)))
+        self.write(call.who, replace(held, reservado_ate=Span(first, last)))
         return [(key,)]
 
     def registrar_etapa(
@@ -308,7 +309,11 @@ class Model:
         self, call: Call, key: int, version: int, reference: str, who: str, reason: str, tenant: str | None
     ) -> list[Row]:
         held = self._as_operator(call, key, version, ("conciliacao",), tenant)
-        return [] if held is None else self._finish(call, held, reference, who, reason)
+        if held is None:
+            return []
+        if held.referencia_externa not in (None, reference):
+            raise Refused(BAD_INPUT)
+        return self._finish(call, held, reference, who, reason)
 
     def reenfileirar(
         self, call: Call, key: int, version: int, who: str, reason: str, more: int, tenant: str | None
@@ -334,15 +339,17 @@ class Model:
     def _as_operator(
         self, call: Call, key: int, version: int, states: tuple[str, ...], tenant: str | None
     ) -> Document | None:
-        """The operators' guard: the document, locked, if it is as they saw it and in no live worker's hands."""
-        held = self._locked(
+        """The operators' guard: the document, locked, if it is as they saw it and in no live worker's hands; else nothing is locked."""
+        return self._locked(
             call,
             key,
-            lambda seen: seen.versao == version and seen.status in states and tenant in (None, seen.inquilino),
+            lambda seen: (
+                seen.versao == version
+                and seen.status in states
+                and tenant in (None, seen.inquilino)
+                and (seen.status != "processando" or call.passed(seen.reservado_ate, key))
+            ),
         )
-        if held is not None and held.status == "processando" and not call.passed(held.reservado_ate, key):
-            return None
-        return held
 
     def _locked(self, call: Call, key: int, guard: Callable[[Document], bool]) -> Document | None:
         seen = self.seen_by(call.who).get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -177,6 +178,9 @@ REFUSED = [
     *(("p_referencia", f"concluir(2, 2, {reference})") for reference in [*BLANK[1:], "repeat('x', 201)"]),
     *(("p_documentos", f"concluir_lote({batch}, '{{1,2}}')") for batch in ("NULL", "'{1,NULL}'", "'{1,1}'")),
     ("p_documentos", "concluir_lote((SELECT array_agg(n) FROM generate_series(1, 1001) AS n), '{1}')"),
+    ("p_documentos", "concluir_lote('{{1,2}}', '{1,2}')"),
+    ("p_tokens", "concluir_lote('{1,2}', '{{1,2}}')"),
+    ("p_referencias", "concluir_lote('{1,2}', '{1,2}', '{{R1,R2}}')"),
     *(("p_tokens", f"concluir_lote('{{1,2}}', {tokens})") for tokens in ("NULL", "'{1}'", "'{1,2,3}'", "'{1,NULL}'")),
     *(("p_referencias", f"concluir_lote('{{1,2}}', '{{1,2}}', '{these}')") for these in ("{}", "{R1}", "{R1,R2,R3}")),
     *(
@@ -297,6 +301,29 @@ def test_a_result_is_recorded_once_under_one_reference(queue: psycopg.Connection
     assert len(rows(queue, "concluir(2, 2, 'R1')")) == 1
 
 
+def test_a_confirmation_never_replaces_a_reference(queue: psycopg.Connection) -> None:
+    rows(queue, f"registrar_etapa({UNKNOWN}, 2, 'obtido', 'R1')")
+    rows(queue, f"conciliar({UNKNOWN}, 2, 'the sums differ')")
+    version = version_of(queue, UNKNOWN)
+    queue.execute("SAVEPOINT before")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="known already"):
+        rows(queue, f"confirmar({UNKNOWN}, {version}, 'R2', 'ana', 'motivo')")
+    queue.execute("ROLLBACK TO before")
+    assert rows(queue, f"confirmar({UNKNOWN}, {version}, 'R1', 'ana', 'motivo')")
+    assert queue.execute("SELECT referencia_externa FROM examinar(%s)", [UNKNOWN]).fetchone() == ("R1",)
+
+
+def test_a_renewal_never_shortens(queue: psycopg.Connection) -> None:
+    deadline = "SELECT reservado_ate FROM fila_documentos WHERE documento_id = 1"
+    ((longest,),) = rows(queue, "(SELECT reservado_ate FROM renovar(1, 1, '10 minutes')) AS renewed")
+    for shorter in ("30 seconds", "1 microsecond"):
+        assert rows(queue, f"renovar(1, 1, '{shorter}')") == [(1, longest)]
+    assert queue.execute(deadline.encode()).fetchone() == (longest,)
+    ((longer,),) = rows(queue, "(SELECT reservado_ate FROM renovar(1, 1, '11 minutes')) AS renewed")
+    assert isinstance(longest, datetime) and isinstance(longer, datetime)
+    assert longer > longest
+
+
 # A batch
 
 
@@ -311,6 +338,23 @@ def test_a_batch_finishes_what_is_its_own_and_leaves_the_rest_as_it_is(queue: ps
     assert rows(queue, batch) == []
     left = "SELECT etapa, referencia_externa FROM fila_documentos WHERE documento_id <= 2 ORDER BY documento_id"
     assert queue.execute(left.encode()).fetchall() == [("nao_chamado", None), ("obtido", "R1")]
+
+
+@pytest.mark.parametrize(
+    ("documents", "tokens", "references"),
+    [
+        ("{1,2}", "{1,2}", "{R1,R2}"),
+        ("{2,1}", "{2,1}", "{R2,R1}"),
+        ("[0:1]={1,2}", "{1,2}", "{R1,R2}"),
+        ("{1,2}", "[-5:-4]={1,2}", "[7:8]={R1,R2}"),
+    ],
+)
+def test_a_batch_takes_arrays_by_order_and_never_by_subscript(
+    queue: psycopg.Connection, documents: str, tokens: str, references: str
+) -> None:
+    assert len(rows(queue, f"concluir_lote('{documents}', '{tokens}', '{references}')")) == 2
+    kept = "SELECT documento_id, etapa, referencia_externa FROM fila_documentos WHERE documento_id <= 2 ORDER BY documento_id"
+    assert queue.execute(kept.encode()).fetchall() == [(1, "obtido", "R1"), (2, "obtido", "R2")]
 
 
 def test_a_batch_with_one_of_unknown_result_changes_nothing(queue: psycopg.Connection) -> None:
@@ -359,13 +403,14 @@ def move(queue: psycopg.Connection, by: str) -> None:
 
 @pytest.mark.parametrize("by", ["-1 second", "-1 hour", "-1000 years"])
 def test_a_clock_moved_backwards_takes_no_document_from_its_owner(queue: psycopg.Connection, by: str) -> None:
+    deadline = "SELECT reservado_ate FROM fila_documentos WHERE documento_id = 1"
+    ((granted,),) = rows(queue, f"({deadline}) AS granted")
     move(queue, by)
     assert rows(queue, "recuperar('vigia')") == []
-    assert rows(queue, "renovar(1, 1)") != []
+    ((renewed,),) = rows(queue, "(SELECT reservado_ate FROM renovar(1, 1)) AS renewed")
     assert rows(queue, "situacao")[0][2:4] == (2, 0), "two in work, none an orphan"
-    assert queue.execute(
-        "SELECT reservado_ate <= relogio() + '30 seconds' FROM fila_documentos WHERE documento_id = 1"
-    ).fetchone() == (True,)
+    assert isinstance(granted, datetime) and isinstance(renewed, datetime)
+    assert renewed >= granted, "a renewal never shortens"
     assert rows(queue, "concluir(1, 1)") != []
 
 
@@ -483,6 +528,8 @@ def broken_rules(functions: list[tuple[object, ...]]) -> list[str]:
             wrong.append(f"{name} has the settings {config}")
         if name != "relogio" and re.search(CLOCKS, text, re.IGNORECASE):
             wrong.append(f"{name} reads a clock of its own")
+        if "\\" in re.sub(r"\bE'([^'\\]|''|\\.)*'", "''", str(source), flags=re.DOTALL):
+            wrong.append(f"{name} has a backslash whose meaning is a setting of the session")
         wrong += [f"{name} holds {what}" for what, found in FORBIDDEN.items() if re.search(found, text, re.IGNORECASE)]
     return wrong
 
@@ -524,6 +571,8 @@ def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
         "BEGIN UPDATE t SET a = 1; SET LOCAL work_mem = '1GB'; END",
         "BEGIN PERFORM set_config('work_mem', '1GB', true); END",
         "BEGIN COMMIT; END",
+        r"BEGIN RETURN p_motivo ~ '\S'; END",
+        r"BEGIN RETURN regexp_replace(p_motivo, E'\\S', '\1'); END",
     ],
 )
 def test_a_function_that_breaks_a_rule_is_found_out(body: str) -> None:

@@ -218,8 +218,8 @@ def test_a_difference_is_what_the_lessons_between_changed() -> None:
     assert [line for line in shown if line[0] in "+-"] == [
         "--- renovar after lesson 07",
         "+++ renovar after lesson 10",
-        "-    SET reservado_ate = least(v_agora + p_prazo, v_fim)",
-        "+    SET reservado_ate = least(v_agora + p_prazo, v_fim), renovacoes = fila.renovacoes + 1",
+        "-    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim))",
+        "+    SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1",
     ]
     assert source.difference("renovar", "7", "9") == ""
     assert "\n+FUNCTION sql_semana_12.renovar(" in source.difference("renovar", "05", "06")

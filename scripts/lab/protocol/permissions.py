@@ -114,7 +114,10 @@ class _Check:
         """Every call that the protocol knows, on one document from its entrance on."""
         self.enqueue()
         self.claim()
-        for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people, self.take_over):
+        with self.undone():
+            self.take_over()
+        self.renew()
+        for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people):
             with self.undone():
                 outcome()
         for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria"):
@@ -126,11 +129,14 @@ class _Check:
             (self.document,) = row
 
     def claim(self) -> None:
-        row = self.call("worker", "reservar", [WHO, 1, "1 minute", self.tenant], "documento_id, token_reserva")
+        # A lease that has ended by the time it is looked at: nothing waits for it to be late, and it is renewed afterwards.
+        row = self.call("worker", "reservar", [WHO, 1, "1 microsecond", self.tenant], "documento_id, token_reserva")
         if row is None:
             self.document = NOWHERE  # no account here may claim it
         else:
             self.document, self.token = row
+
+    def renew(self) -> None:
         self.call("worker", "renovar", [self.document, self.token, "1 minute", self.tenant])
         self.call(
             "worker", "registrar_etapa", [self.document, self.token, self.place.name("desconhecido"), None, self.tenant]
@@ -162,9 +168,7 @@ class _Check:
         duties: tuple[Duty, ...] = ("worker", "operator")
         for duty in duties:
             with self.undone():
-                # A lease that has ended by the time it is looked at: nothing waits for it.
-                late = self.own("renovar", [self.document, self.token, "1 microsecond", self.tenant])
-                self.call(duty, "recuperar", [WHO, REASON, 1, self.tenant], expects=late)
+                self.call(duty, "recuperar", [WHO, REASON, 1, self.tenant], expects=self.document != NOWHERE)
 
     def command(self, function: str, *reference: str) -> None:
         """A command of the operators, which names the version it has seen."""
@@ -189,13 +193,6 @@ class _Check:
         marks = sql.SQL(", ").join(sql.Placeholder() * len(values))
         names = sql.SQL(", ").join(sql.Identifier(self.place.name(column)) for column in columns.split(", "))
         return sql.SQL("SELECT {} FROM {}({})").format(names, self.place.named(function), marks)
-
-    def own(self, function: str, values: Sequence[object]) -> bool:
-        """Call a function as the connection's own user; whether it may."""
-        with self.tried():
-            self.connection.execute(self.statement(function, values, "documento_id"), values)
-            return True
-        return False
 
     def attempt(
         self,

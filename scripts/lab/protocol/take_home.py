@@ -228,7 +228,7 @@ def _header(names: str) -> str:
 --
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
 --            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
--- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that all is well
+-- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that none of the three is so
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for

@@ -1,0 +1,81 @@
+"""The protocol at its edges: what is refused locks nothing, and a session's settings change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from lab.base import wait
+from lab.server import schema
+from lab.server.session import SessionPins
+from tests.helpers import rows
+
+STATE = 10
+
+
+@pytest.fixture
+def two(queue_database: str) -> Iterator[tuple[psycopg.Connection, psycopg.Connection]]:
+    """A worker's connection and an operator's, to a queue of four documents; the worker's waits for no lock."""
+    schema.build(queue_database, STATE)
+    with ExitStack() as stack:
+        worker, operator = (
+            stack.enter_context(SessionPins().psycopg_connection(queue_database, name))
+            for name in ("worker", "operator")
+        )
+        worker.execute("SET lock_timeout = '100ms'")
+        yield worker, operator
+
+
+COMMANDS = {
+    "pausar": "pausar(1, 1, 'ana', 'motivo')",
+    "retomar": "retomar(1, 1, 'ana', 'motivo')",
+    "confirmar": "confirmar(1, 1, 'R1', 'ana', 'motivo')",
+    "reenfileirar": "reenfileirar(1, 1, 'ana', 'motivo')",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_refused_command_locks_nothing(two: tuple[psycopg.Connection, psycopg.Connection], command: str) -> None:
+    worker, operator = two
+    worker.execute("SELECT reservar('worker-a')")
+    with operator.transaction():
+        assert rows(operator, f"SELECT * FROM {command}") == []
+        assert len(rows(worker, "SELECT * FROM renovar(1, 1)")) == 1
+        assert len(rows(worker, "SELECT * FROM concluir(1, 1)")) == 1
+
+
+def test_a_command_refused_after_a_wait_locks_nothing(two: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+    """It looked while the orphan was an orphan, waited for its lock, and found it renewed."""
+    worker, operator = two
+    worker.execute("SELECT reservar('worker-a', 1, '1 microsecond')")
+    with operator.transaction():
+        with worker.transaction():
+            assert len(rows(worker, "SELECT * FROM renovar(1, 1, '1 minute')")) == 1
+            operator.pgconn.send_query(b"SELECT * FROM pausar(1, 1, 'ana', 'motivo')")
+            waiting = "SELECT %s = ANY(pg_blocking_pids(%s))"
+            wait.until(
+                lambda: rows(worker, waiting, worker.info.backend_pid, operator.info.backend_pid) == [(True,)], 10
+            )
+        result = operator.pgconn.get_result()
+        assert result is not None
+        assert (result.error_message, result.ntuples) == (b"", 0)
+        assert operator.pgconn.get_result() is None
+        assert len(rows(worker, "SELECT * FROM concluir(1, 1)")) == 1
+
+
+def test_standard_conforming_strings_off_changes_nothing(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    worker, _ = two
+    worker.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+    reason = "CPF 123.456.789-01, conta 12345678901, token: abc, at https://me:pw@host refused  twice"
+    kept = [rows(connection, "SELECT resumir(%s)", reason) for connection in two]
+    assert kept[0] == kept[1]
+    assert "12345678901" not in str(kept)
+    assert len(rows(worker, "SELECT * FROM reservar('workerS')")) == 1
+    assert len(rows(worker, "SELECT * FROM enfileirar('Snake', 'S.xml', '<s/>', 'S')")) == 1
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="p_conteudo_xml"):
+        worker.execute("SELECT enfileirar('D', 'd.xml', %s, 'S')", ['<!DOCTYPE a [<!ENTITY e "x">]><a>&e;</a>'])
