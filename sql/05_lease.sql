@@ -312,7 +312,8 @@ COMMENT ON FUNCTION sql_semana_12.concluir IS
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Fails a document in work by this worker. Zero rows: it is not, and nothing was changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite documents whose deadline has passed back to pendente, or to falhou after so many attempts. Zero rows: none is late and free.';
+'Puts up to p_limite documents whose deadline has passed back to pendente, or to falhou after so many attempts. '
+'Zero rows: none is late and free.';
 COMMENT ON VIEW sql_semana_12.situacao IS
 'One row: how many documents wait, are in work, are orphaned (late), have ended; and how late the latest is.';
 

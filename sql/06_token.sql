@@ -20,10 +20,6 @@ ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS token_reserva BIGINT,
 ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
 
--- A sequence never gives a number back: not on rollback, not to another document, and not after a crash as long as claims commit
--- synchronously (synchronous_commit on, as it is unless an administrator turned it off).
-CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
-
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY,
     inquilino TEXT NOT NULL,
@@ -71,7 +67,24 @@ BEGIN
 END
 $$;
 
--- The one place that mints tokens and opens an attempt.
+-- The one place that mints tokens. 63 random bits of a UUID (it has 122): they do not come again, not even from a standby that was
+-- promoted, a backup that was restored or a crash that lost a commit. A sequence would hand its numbers out once more.
+CREATE OR REPLACE FUNCTION sql_semana_12.novos_tokens(p_quantos INTEGER)
+RETURNS BIGINT[]
+LANGUAGE plpgsql
+VOLATILE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(
+        -- The first 12 digits and the last 4: those between them hold the UUID's version and variant.
+        SELECT ('x' || left(digitos, 12) || right(digitos, 4))::BIT(64)::BIGINT & 9223372036854775807
+        FROM (SELECT replace(gen_random_uuid()::TEXT, '-', '') AS digitos FROM generate_series(1, p_quantos)) AS sorteio
+    );
+END
+$$;
+
+-- The one place that opens an attempt.
 CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
     p_worker TEXT,
     p_lote INTEGER DEFAULT 1,
@@ -96,6 +109,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ;
     v_escolhidos BIGINT[];
+    v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
@@ -121,18 +135,21 @@ BEGIN
         RETURN;
     END IF;
     v_agora := relogio();
+    -- Before the UPDATE, in which nothing is volatile.
+    v_tokens := novos_tokens(cardinality(v_escolhidos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
         versao = fila.versao + 1,
-        token_reserva = nextval('token_reserva_seq'),
+        token_reserva = escolhido.token,
         worker_id = p_worker,
         reservado_ate = v_agora + p_prazo,
         iniciado_em = v_agora,
         concluido_em = NULL,
         ultimo_erro = NULL
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
+    WHERE fila.documento_id = escolhido.documento;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
@@ -352,6 +369,8 @@ COMMENT ON TABLE sql_semana_12.auditoria IS
 'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
 COMMENT ON FUNCTION sql_semana_12.exigir_quem IS
 'Refuses a name that is null, blank or longer than 200 characters with 22023.';
+COMMENT ON FUNCTION sql_semana_12.novos_tokens IS
+'So many new tokens: random and positive.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote free documents, oldest first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS
@@ -365,7 +384,8 @@ COMMENT ON FUNCTION sql_semana_12.falhar IS
 COMMENT ON FUNCTION sql_semana_12.renovar IS
 'Moves the deadline of a document in work under this token, even if it has passed. Zero rows: it is not, and the worker must stop.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS
-'Puts up to p_limite late documents back to pendente, or to falhou after so many attempts; their tokens are void. Zero rows: none is late and free.';
+'Puts up to p_limite late documents back to pendente, or to falhou after so many attempts; their tokens are void. '
+'Zero rows: none is late and free.';
 
 COMMIT;
 

@@ -126,6 +126,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ;
     v_escolhidos BIGINT[];
+    v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
@@ -151,19 +152,22 @@ BEGIN
         RETURN;
     END IF;
     v_agora := relogio();
+    -- Before the UPDATE, in which nothing is volatile.
+    v_tokens := novos_tokens(cardinality(v_escolhidos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
         versao = fila.versao + 1,
-        token_reserva = nextval('token_reserva_seq'),
+        token_reserva = escolhido.token,
         worker_id = p_worker,
         reservado_ate = v_agora + p_prazo,
         iniciado_em = v_agora,
         concluido_em = NULL,
         ultimo_erro = NULL,
         categoria_erro = NULL
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
+    WHERE fila.documento_id = escolhido.documento;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora

@@ -4,7 +4,8 @@
 -- Run    psql -X -f sql/all.sql          (again whenever you like: it rebuilds the schema sql_semana_12)
 -- See    what each of the scripts shows; the last one shows document 1 as an operator sees it.
 --
--- Its clock is the server's. The lab's own, which can be moved, comes on top where a lesson needs it: sql/lab_clock.sql.
+-- Its clock is the server's and its tokens are random. The lab's own clock, which can be moved, and its tokens, which count, come on top
+-- where a lesson needs them: sql/lab_clock.sql, sql/lab_tokens.sql.
 
 \set ON_ERROR_STOP on
 \ir 01_queue.sql

@@ -1,4 +1,4 @@
--- The one place that mints tokens and opens an attempt.
+-- The one place that opens an attempt.
 CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
     p_worker TEXT,
     p_lote INTEGER DEFAULT 1,
@@ -26,6 +26,7 @@ AS $$
 DECLARE
     v_agora TIMESTAMPTZ;
     v_escolhidos BIGINT[];
+    v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
@@ -51,19 +52,22 @@ BEGIN
         RETURN;
     END IF;
     v_agora := relogio();
+    -- Before the UPDATE, in which nothing is volatile.
+    v_tokens := novos_tokens(cardinality(v_escolhidos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
         versao = fila.versao + 1,
-        token_reserva = nextval('token_reserva_seq'),
+        token_reserva = escolhido.token,
         worker_id = p_worker,
         reservado_ate = v_agora + p_prazo,
         iniciado_em = v_agora,
         concluido_em = NULL,
         ultimo_erro = NULL,
         categoria_erro = NULL
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
+    WHERE fila.documento_id = escolhido.documento;
     -- @audit
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
@@ -127,22 +131,27 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- +    token_reserva BIGINT,
 -- +    versao BIGINT,
 -- @@
+-- +    v_tokens BIGINT[];
+-- @@
 -- +    IF cardinality(v_escolhidos) = 0 THEN
 -- +        RETURN;
 -- +    END IF;
 -- @@
+-- +    -- Before the UPDATE, in which nothing is volatile.
+-- +    v_tokens := novos_tokens(cardinality(v_escolhidos));
 -- +    UPDATE fila_documentos AS fila
 -- +    SET
 -- +        status = 'processando',
 -- +        tentativas = fila.tentativas + 1,
 -- +        versao = fila.versao + 1,
--- +        token_reserva = nextval('token_reserva_seq'),
+-- +        token_reserva = escolhido.token,
 -- +        worker_id = p_worker,
 -- +        reservado_ate = v_agora + p_prazo,
 -- +        iniciado_em = v_agora,
 -- +        concluido_em = NULL,
 -- +        ultimo_erro = NULL
--- +    WHERE fila.documento_id = ANY(v_escolhidos);
+-- +    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
+-- +    WHERE fila.documento_id = escolhido.documento;
 -- +    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
 -- +    SELECT
 -- +        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora

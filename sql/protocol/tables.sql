@@ -4,10 +4,6 @@
 -- A file of a function ends with its history, from which the editions in the numbered scripts come; those scripts lead a queue
 -- that has documents from one lesson to the next.
 
--- A sequence gives no number back: not on rollback, not to another document, and not after a crash as long as claims commit
--- synchronously. It does after an asynchronous standby was promoted, or a backup restored.
-CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
-
 CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     documento_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     chave TEXT NOT NULL UNIQUE,

@@ -165,7 +165,9 @@ def test_a_document_claimed_before_there_were_tokens_can_be_recovered_and_finish
     schema.build(database, 5)
     execute(database, "SELECT sql_semana_12.reservar('worker-a')")
     for _ in range(2):  # an upgrade may be run again
-        psql.run_scripts(database, paths.SQL / "06_token.sql", paths.SQL / "lab_clock.sql")
+        psql.run_scripts(
+            database, paths.SQL / "06_token.sql", paths.SQL / "lab_clock.sql", paths.SQL / "lab_tokens.sql"
+        )
     with SessionPins().psycopg_connection(database, "lab/test") as session:
         assert rows(session, "SELECT documento_id FROM concluir(1, NULL)") == []
         pass_a_minute(session)

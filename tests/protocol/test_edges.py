@@ -10,6 +10,7 @@ import pytest
 
 from lab.base import wait
 from lab.server import schema
+from lab.server.psql import run_scripts
 from lab.server.session import SessionPins
 from tests.helpers import rows
 
@@ -79,3 +80,21 @@ def test_standard_conforming_strings_off_changes_nothing(
     assert len(rows(worker, "SELECT * FROM enfileirar('Snake', 'S.xml', '<s/>', 'S')")) == 1
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="p_conteudo_xml"):
         worker.execute("SELECT enfileirar('D', 'd.xml', %s, 'S')", ['<!DOCTYPE a [<!ENTITY e "x">]><a>&e;</a>'])
+
+
+def test_shipped_tokens_are_random_and_fence_as_counted_ones_do(queue_database: str) -> None:
+    run_scripts(queue_database, *schema.upgrades())  # without the lab's own
+    with SessionPins().psycopg_connection(queue_database, "worker") as worker:
+        ((tokens,),) = rows(worker, "SELECT novos_tokens(10000)")
+        assert isinstance(tokens, list)
+        assert len(set(tokens)) == 10000
+        assert 0 < min(tokens) < 2**53 < 2**62 < max(tokens) < 2**63
+        bits = [sum(token >> bit & 1 for token in tokens) for bit in range(63)]
+        assert 4700 < min(bits) <= max(bits) < 5300, "one of 63 bits is not drawn"
+        claimed = rows(worker, "SELECT documento_id, token_reserva FROM reservar('worker-a', 4)")
+        assert len({token for _, token in claimed}) == 4
+        held = rows(worker, "SELECT documento_id, token_reserva FROM fila_documentos WHERE status = 'processando'")
+        assert sorted(held) == sorted(claimed)
+        for document, token in claimed:
+            assert rows(worker, "SELECT * FROM concluir(%s, %s)", document, int(str(token)) ^ 1) == []
+            assert len(rows(worker, "SELECT * FROM concluir(%s, %s)", document, token)) == 1

@@ -34,7 +34,7 @@ SELECT
     CASE WHEN estado = 'processando' THEN relogio() + INTERVAL '1 minute' * (n % 10 - 8) END,
     CASE WHEN estado <> 'pendente' THEN relogio() END,
     CASE WHEN estado IN ('concluido', 'falhou') THEN chegada END,
-    CASE WHEN estado = 'processando' THEN nextval('token_reserva_seq') END,
+    CASE WHEN estado = 'processando' THEN n END,
     CASE WHEN estado <> 'pendente' THEN 'w' END,
     CASE WHEN estado = 'falhou' THEN 'conteudo' END
 FROM (

@@ -455,7 +455,7 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
         ),
         pytest.param("recuperar", "SKIP LOCKED", "", marks=long),
         pytest.param("concluir", "AND v_posse.referencia_externa IS NULL", "AND FALSE", marks=long),
-        ("reservar", "nextval('token_reserva_seq')", "fila.documento_id"),
+        ("reservar", "token_reserva = escolhido.token", "token_reserva = fila.documento_id"),
         ("reservar", "SKIP LOCKED", ""),
         ("reservar", "AND inquilino = p_inquilino", ""),
         ("reservar", "AND disponivel_em <= (SELECT relogio())", ""),

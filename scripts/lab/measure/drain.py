@@ -50,15 +50,14 @@ class Load:
 class Field:
     """The queue in a state, in a database of its own: filled, emptied and checked, again and again.
 
-    It keeps time by the server's clock, not by the lab's movable one, which reads a table. `audited` is whether its functions write
-    an audit.
+    Its clock and its tokens are those of production, not the lab's own. `audited` is whether its functions write an audit.
     """
 
     def __init__(self, conninfo: str, state: int) -> None:
         self.conninfo = conninfo
         self.state = state
         self.audited = state >= AUDITED
-        psql.run_scripts(conninfo, *(script for script in schema.scripts_for(state) if script.name != "lab_clock.sql"))
+        psql.run_scripts(conninfo, *(each for each in schema.upgrades() if int(each.name[:2]) <= state))
 
     def fill(self, documents: int, tenants: str = "'padrao'") -> None:
         """Fill it anew with pending documents; `tenants` is an SQL expression of their number n.

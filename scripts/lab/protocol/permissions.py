@@ -291,7 +291,7 @@ def taken_home(connection: psycopg.Connection, schema: str) -> Place:
     """
     if schema == SCHEMA:
         return Place()
-    found = "SELECT obj_description(oid, 'pg_class') FROM pg_class WHERE relname = %s AND relnamespace ="
+    found = "SELECT obj_description(reltype, 'pg_type') FROM pg_class WHERE relname = %s AND relnamespace ="
     found += " (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     for names in ({}, take_home.glossary()):
         place = Place(schema, names)

@@ -19,7 +19,7 @@ SCHEMAS = {"pt": "fila", "en": "queue"}
 # Two comments tell later what was made here: one on a schema that was not there before, and one on an object that every
 # installation has and that has no description of its own.
 MADE_HERE = "made for the document queue"
-MARKED = "token_reserva_seq"
+MARKED = "posse"
 MARK = "document queue, structure "
 ROLES = paths.SQL / "roles.sql"
 ALERTS = paths.SQL / "alerts.sql"
@@ -102,7 +102,10 @@ def _guard(made: Sequence[Statement]) -> str:
 -- It installs into a schema of its own, an empty one, or over itself.
 DO $guard$
 DECLARE
-    v_mark TEXT := obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class');
+    v_mark TEXT := coalesce(
+        obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
+        obj_description(to_regclass('{SCHEMA}.token_reserva_seq'), 'pg_class') -- where the first edition had it
+    );
     v_stranger TEXT;
 BEGIN
     IF v_mark = '{_mark(made)}' THEN
@@ -146,7 +149,7 @@ $type$;"""
 
 
 def _marked(made: Sequence[Statement]) -> str:
-    return f"-- By this it is known again.\nCOMMENT ON SEQUENCE {SCHEMA}.{MARKED} IS '{_mark(made)}';"
+    return f"-- By this it is known again.\nCOMMENT ON TYPE {SCHEMA}.{MARKED} IS '{_mark(made)}';"
 
 
 def _closed(made: Sequence[Statement]) -> str:
@@ -184,7 +187,7 @@ def _uninstall(made: Sequence[Statement]) -> str:
 BEGIN;
 DO $guard$
 BEGIN
-    IF obj_description(to_regclass('{SCHEMA}.{MARKED}'), 'pg_class') IS DISTINCT FROM '{_mark(made)}' THEN
+    IF obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type') IS DISTINCT FROM '{_mark(made)}' THEN
         RAISE EXCEPTION 'what this file installs is not in schema {SCHEMA}; nothing was dropped';
     END IF;
 END
@@ -193,7 +196,6 @@ $guard$;""",
         f"DROP FUNCTION IF EXISTS\n    {functions};",
         *(f"DROP TYPE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "TYPE")),
         *(f"DROP TABLE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "TABLE")),
-        *(f"DROP SEQUENCE IF EXISTS {SCHEMA}.{name};" for name in _of(made, "SEQUENCE")),
         f"""\
 DO $schema$
 BEGIN
@@ -222,9 +224,9 @@ def _header(names: str) -> str:
 -- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
 -- Names: {names}. Schema: {SCHEMA}. The installing role owns it; it takes CREATE on the database, or an empty schema of that name.
 --
--- Claims must be committed synchronously (synchronous_commit on, as it is unless an administrator turned it off for
--- the server, a database or a role): otherwise, after a crash of the server, a token can be given twice, and a late worker passes
--- for the present one.
+-- Workers must commit synchronously (synchronous_commit on, as it is unless an administrator turned it off for the server, a
+-- database or a role): otherwise a crash of the server takes back a stage that was written before a call, and the document's next
+-- worker calls again.
 --
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
 --            views become this file's; it refuses a schema that holds something else, and a queue of another structure)

@@ -215,8 +215,12 @@ class EmbeddedServer:
     def _prefix(self) -> list[str]:
         return os_user.command_prefix(self._account, self.binaries.bin / "pg_ctl", self.folder)
 
-    def _start(self) -> None:
+    def make_folder(self) -> None:
+        """Make the folder of this major version, open to the account the server runs as."""
         private_dir.make_private(self.folder, self._account)
+
+    def _start(self) -> None:
+        self.make_folder()
         private_dir.make_private(self.socket, self._account)
         port = self.passfile.choose_port()
         self._initialise()
@@ -276,6 +280,8 @@ class EmbeddedServer:
     def _settle(self, new: bool) -> None:
         """What must hold once the server answers: the password, the database, no leftovers."""
         with self._connect_when_ready() as connection:
+            if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                return  # a standby has it all from its primary
             if new or not temp_databases.has_password(connection, USER):
                 temp_databases.set_password(connection, USER, self.passfile.password())
             temp_databases.ensure(connection, DATABASE)

@@ -11,6 +11,9 @@ from lab.base.language import say
 from lab.server.psql import run_scripts
 from lab.server.session import SCHEMA, SessionPins
 
+# What a learner can move and type, in place of what a queue in production has; each since the state that has it.
+LAB_OWN = ((5, paths.SQL / "lab_clock.sql"), (6, paths.SQL / "lab_tokens.sql"))
+
 
 def numbered_scripts() -> list[Path]:
     """The numbered scripts of sql/, in order."""
@@ -30,9 +33,9 @@ def latest() -> int:
 
 
 def scripts_for(state: int) -> list[Path]:
-    """The scripts that make the state of a lesson: script 01, every upgrade up to it, and then the lab's own clock."""
-    first, *later = (script for script in upgrades() if int(script.name[:2]) <= state)
-    return [first, *later, *([paths.SQL / "lab_clock.sql"] if later else [])]
+    """The scripts that make the state of a lesson: script 01, every upgrade up to it, then the lab's own clock and tokens."""
+    upgraded = [script for script in upgrades() if int(script.name[:2]) <= state]
+    return [*upgraded, *(script for since, script in LAB_OWN if since <= state)]
 
 
 def build(conninfo: str, state: int) -> None:

@@ -1,0 +1,28 @@
+-- lab_tokens: tokens that count 1, 2, 3 …, so that you can type them. Never for production: a restored backup hands them out again.
+--
+-- Needs  sql/06_token.sql
+-- Run    psql -X -f sql/lab_tokens.sql          (again whenever you like: it counts on; and after sql/06_token.sql)
+-- See    novos_tokens() now draws from the sequence token_reserva_seq, in the order in which documents are claimed.
+
+\set ON_ERROR_STOP on
+SET client_min_messages = warning;
+SET "lab.de" = '06';
+SET "lab.para" = '99';
+\ir require_state.sql
+
+BEGIN;
+
+CREATE SEQUENCE IF NOT EXISTS sql_semana_12.token_reserva_seq AS BIGINT NO CYCLE;
+
+CREATE OR REPLACE FUNCTION sql_semana_12.novos_tokens(p_quantos INTEGER)
+RETURNS BIGINT[]
+LANGUAGE plpgsql
+VOLATILE
+SET search_path = sql_semana_12, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(SELECT nextval('token_reserva_seq') FROM generate_series(1, p_quantos));
+END
+$$;
+
+COMMIT;
