@@ -178,7 +178,7 @@ BEGIN
     VALUES (
         p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, v_agora, greatest(p_disponivel_em, v_agora), p_max_tentativas
     )
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (chave) DO NOTHING
     RETURNING fila.documento_id;
 END
 $$;

@@ -94,7 +94,7 @@ BEGIN
         greatest(p_disponivel_em, v_agora),
         p_max_tentativas
     )
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (chave) DO NOTHING
     RETURNING fila.documento_id;
 END
 $$;

@@ -98,3 +98,18 @@ def test_shipped_tokens_are_random_and_fence_as_counted_ones_do(queue_database: 
         for document, token in claimed:
             assert rows(worker, "SELECT * FROM concluir(%s, %s)", document, int(str(token)) ^ 1) == []
             assert len(rows(worker, "SELECT * FROM concluir(%s, %s)", document, token)) == 1
+
+
+def test_a_number_that_is_taken_is_an_error_and_loses_no_document(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    """Rows that came with their numbers, by replication or COPY, do not move the identity's sequence on."""
+    application, _ = two
+    application.execute(
+        "INSERT INTO fila_documentos (documento_id, chave, chave_operacao, nome_arquivo, conteudo_xml, disponivel_em)"
+        " OVERRIDING SYSTEM VALUE VALUES (5, 'OLD-5', 'padrao/OLD-5', 'x.xml', '<a/>', relogio())"
+    )
+    with pytest.raises(psycopg.errors.UniqueViolation, match="fila_documentos_pkey"):
+        application.execute("SELECT enfileirar('NEW-1', 'x.xml', '<a/>')")
+    assert len(rows(application, "SELECT * FROM enfileirar('NEW-1', 'x.xml', '<a/>')")) == 1
+    assert rows(application, "SELECT * FROM enfileirar('NEW-1', 'x.xml', '<a/>')") == []
