@@ -126,7 +126,7 @@ def _got_after_waiting(play: Play, document: int) -> Observed:
     asks = play["b_asks"]
     got = whole(asks.one("documento_id"))
     return Observed(
-        got == document,
+        (got, asks.waited_for) == (document, ("A",)),
         "B waited for {waited_for}, then got document {document}",
         "B esperou por {waited_for} e então recebeu o documento {document}",
         facts={"waited_for": Fact(asks.waited_for), "document": Fact(got)},
