@@ -78,6 +78,14 @@ def test_every_check_that_a_note_names_exists(checks: set[str]) -> None:
     assert named and named <= checks
 
 
+def test_every_check_that_a_page_names_exists(checks: set[str]) -> None:
+    pages = [paths.ROOT / "README.md", paths.ROOT / "LEIAME.md", *(paths.ROOT / "docs").rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    named = set(re.findall(r"\b(?:0\d|1\d)\.[a-z]\w+", text))
+    assert len(named) > 20
+    assert named - checks == set()
+
+
 def test_what_is_planned_is_of_a_lesson_to_come_or_meant_to_come_in_one_that_is_there() -> None:
     planned = Counter(row["lesson"] for row in ROWS if row["state"] == "planned")
     there = {lesson: count for lesson, count in planned.items() if lesson in _numbers_of_lessons_there()}
@@ -97,6 +105,20 @@ def test_each_source_is_listed_from_its_beginning_without_a_gap() -> None:
 def test_no_statement_stands_twice_in_a_source(language: str) -> None:
     counted = Counter((row["source"], row[language]) for row in ROWS)
     assert [statement for statement, times in counted.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("page", ["docs", "docs/pt"])
+def test_each_of_the_ten_conditions_stands_on_the_page_with_its_check(page: str, checks: set[str]) -> None:
+    text = (paths.ROOT / page / "skip-locked.md").read_text(encoding="utf-8")
+    conditions = re.findall(r"^\| .* \| (\d\d\..*) \|$", text.partition("\n## ")[2], re.MULTILINE)
+    by_number = dict(zip([(use, n) for use in ("Use", "Do not use") for n in "12345"], conditions, strict=True))
+    found = defaultdict(set)
+    for row in ROWS:
+        if match := re.match(r"(Use|Do not use) it when \((\d)\): ", row["en"]):
+            found[match.groups()].add(row["check"])
+    assert found.keys() == by_number.keys()
+    for condition, shown_by in by_number.items():
+        assert found[condition] <= set(shown_by.split(", ")) <= checks
 
 
 @pytest.mark.parametrize("language", ["en", "pt"])
