@@ -31,7 +31,7 @@ lesson = Lesson(
     ),
     answer=Text(
         "bad content ends a document at once; any other failure brings it back, each time later; a crash counts; nothing waits behind it",
-        "conteúdo ruim encerra o documento na hora; as outras falhas o trazem de volta, cada vez mais tarde; queda conta como tentativa; nenhum outro espera por ele",
+        "conteúdo ruim encerra o documento na hora; outra falha o traz de volta, cada vez mais tarde; queda conta; nada espera atrás dele",
     ),
     psql_only=Text("partly (measuring needs ./lab run 08)", "em parte (medir pede ./lab run 08)"),
 )

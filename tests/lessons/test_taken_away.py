@@ -64,6 +64,26 @@ TAKEN_AWAY: dict[str, dict[str, list[Edit]]] = {
             ("a_insists", " errors 23505", ""),
         ],
     },
+    "01_duplicate_key": {
+        "one key twice": [
+            ("a_inserts", " errors 23505", ""),
+            prepared("a_inserts", "ALTER TABLE fila_documentos DROP CONSTRAINT fila_documentos_chave_key;"),
+        ],
+        "B is stopped": [("b_processes", "WHERE chave", "WHERE status = 'pendente' AND chave")],
+    },
+    "02_finished_meanwhile": {
+        "B asks afterwards": [
+            before("b_asks", "B", "COMMIT;", by="A"), ("b_asks", " blocks A", ""), ("", "-- @ends b_asks\n", ""),
+        ],
+        "A changes its mind": [("a_commits", "COMMIT;", "ROLLBACK;")],
+    },
+    "02_old_order": {
+        "B asks afterwards": [
+            before("b_asks", "B", "COMMIT;", by="A"), ("b_asks", " blocks A", ""),
+            ("", "-- @ends b_asks\n-- First, with its new time: sorted before the wait, read again after it.\n", ""),
+            ("", "-- @pt Em primeiro, já com o horário novo: ordenado antes da espera, relido depois dela.\n", ""),
+        ],
+    },
     "02_rollback": {
         "A commits its mark": [
             before("b_begin", "B", f"{UPDATE_QUEUE} SET status = 'processando' WHERE documento_id = 1;", by="A"),
@@ -103,6 +123,10 @@ TAKEN_AWAY: dict[str, dict[str, list[Edit]]] = {
         ],
         "A keeps its locks": [before("a_asks", "A", "BEGIN;")],
     },
+    "03_autocommit": {"in a transaction": [before("a_asks", "A", "BEGIN;")]},
+    "03_nowait": {"it passes": [("b_asks", " errors 55P03", ""), ("b_asks", "NOWAIT", "SKIP LOCKED")]},
+    "03_child_insert": {"A has ended": [before("b_update", "B", "COMMIT;", by="A")]},
+    "03_no_limit": {"with a limit": [("a_takes", "    FOR UPDATE SKIP LOCKED\n", "    FOR UPDATE SKIP LOCKED LIMIT 1\n")]},
     "04_claim": {
         "two rows a call": [("a_claims", "    LIMIT 1\n", "    LIMIT 2\n")],
         "B waits": [
@@ -189,6 +213,21 @@ TAKEN_AWAY: dict[str, dict[str, list[Edit]]] = {
     "04_dead_worker": {
         "it dies before its commit": [before("a_claims", "A", "BEGIN;")],
         "it had finished": [before("c_kills", "C", f"{UPDATE_QUEUE} SET status = 'concluido' WHERE documento_id = 1;")],
+    },
+    "04_subselect_without_lock": {"with the status": [("b_claims", "    )\nRETURNING", "    ) AND status = 'pendente'\nRETURNING")]},
+    "04_status_checked_outside": {"inside only": [("b_claims", "    AND status = 'pendente'\n", "")]},
+    "04_window_first": {"A has ended": [before("b_asks", "B", "COMMIT;", by="A")]},
+    "04_offset": {
+        "nothing thrown away": [
+            ("a_takes", "WHERE status = 'pendente'\n", "WHERE documento_id > 1\n"),
+            ("a_takes", " OFFSET 1", ""),
+            ("c_tries", " errors 55P03", ""),
+        ],
+    },
+    "04_long_claim": {
+        "A commits first": [
+            before("o_reads", "O", "COMMIT;", by="A"), ("o_corrects", " blocks A", ""), ("", "-- @ends o_corrects\n", ""),
+        ],
     },
     "05_orphan": {
         "a recovery runs": [("", "RETURNING adiantado;", "RETURNING (SELECT count(*) FROM recuperar()) AS adiantado;")]
