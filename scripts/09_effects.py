@@ -210,6 +210,18 @@ def confirming(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("missing_entry", core=False)
+def missing_entry(play: Play) -> Observed:
+    recovered, found = play["c_recovers"], play["c_looks"]
+    status, stage = recovered.one("status"), recovered.one("etapa")
+    return Observed(
+        (status, stage) == ("concluido", "confirmando") and found.column("referencia_externa") == ("R-000001",),
+        "recovered from {stage} to {status}; finished without an entry: {missing}",
+        "recuperado de {stage} para {status}; concluídos sem lançamento: {missing}",
+        facts={"stage": Fact(stage), "status": Fact(status), "missing": Fact(len(found.rows), "documents")},
+    )
+
+
 @lesson.scenario("lock_order", core=False)
 def lock_order(play: Play) -> Observed:
     lost, kept, waited = play["a_finishes"], play["a_finishes_again"], play["b_waits"]

@@ -55,19 +55,16 @@ BEGIN;
 -- @step b_chooses B
 -- The first step chooses, locks and keeps the ids. (The functions of the later lessons keep them in a variable.)
 -- @pt A primeira etapa escolhe, bloqueia e guarda os ids. (As funções das próximas lições os guardam em uma variável.)
-SELECT
-    set_config(
-        'lab.escolhidos',
-        ARRAY(
-            SELECT documento_id
-            FROM sql_semana_12.fila_documentos
-            WHERE status = 'pendente'
-            ORDER BY criado_em, documento_id
-            FOR UPDATE SKIP LOCKED
-            LIMIT 2
-        )::TEXT,
-        TRUE
-    ) AS escolhidos;
+WITH proximos AS (
+    SELECT documento_id
+    FROM sql_semana_12.fila_documentos
+    WHERE status = 'pendente'
+    ORDER BY criado_em, documento_id
+    FOR UPDATE SKIP LOCKED
+    LIMIT 2
+)
+SELECT set_config('lab.escolhidos', array_agg(documento_id)::TEXT, TRUE) AS escolhidos
+FROM proximos;
 -- @step c_cancels C blocks B
 -- Between the steps C wants to cancel one of them, which is still pending to it. Can it?
 -- @pt Entre as etapas, C quer cancelar um deles, que para C ainda está pendente. Consegue?

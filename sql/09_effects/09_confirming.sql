@@ -90,7 +90,7 @@ SELECT
     status,
     tentativas,
     etapa,
-    (SELECT count(*) FROM auditoria WHERE por_que = 'etapa desconhecido') AS chamadas,
+    (SELECT count(*) FROM auditoria AS registro WHERE registro.por_que = 'etapa desconhecido') AS chamadas,
     (SELECT count(*) FROM lancamentos) AS lancamentos
 FROM fila_documentos
 WHERE documento_id = 1;

@@ -102,6 +102,7 @@ ROLLBACK;
 -- @step c_reads C
 -- How many attempts did the two documents take?
 -- @pt Quantas tentativas os dois documentos levaram?
-SELECT documento_id, status, tentativas, (SELECT saldo FROM saldos WHERE conta = 1) AS saldo
-FROM fila_documentos
-ORDER BY documento_id;
+SELECT fila.documento_id, fila.status, fila.tentativas, saldos.saldo
+FROM fila_documentos AS fila
+CROSS JOIN saldos
+ORDER BY fila.documento_id;

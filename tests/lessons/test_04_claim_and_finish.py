@@ -8,10 +8,10 @@ from lab.server.schema import build
 from tests.helpers import check_lesson, mutated
 
 
-def test_ids_that_nobody_locked_claim_a_document_that_was_cancelled_meanwhile(module_database: str) -> None:
+def test_ids_that_are_not_locked_claim_a_document_that_was_cancelled_meanwhile(module_database: str) -> None:
     told = mutated(
         "04_locked_ids",
-        ("            FOR UPDATE SKIP LOCKED\n", ""),
+        ("    FOR UPDATE SKIP LOCKED\n    LIMIT 2\n)\nSELECT set_config", "    LIMIT 2\n)\nSELECT set_config"),
         ("@step c_cancels C blocks B", "@step c_cancels C"),
         (
             "-- @ends c_cancels\n-- C cancelled nothing: by now document 2 is in work.\n"
