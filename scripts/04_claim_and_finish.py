@@ -240,6 +240,29 @@ def read_again(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("locked_ids", core=False)
+def locked_ids(play: Play) -> Observed:
+    one, steps, by_name = (
+        tuple(map(whole, play[step].column("documento_id"))) for step in ("b_claims", "b_gives_back", "b_reads_by_name")
+    )
+    cancelled = play["c_cancels"]
+    return Observed(
+        (one, steps, by_name) == ((2, 3), (2, 3), (1, 2, 3))
+        and (cancelled.waited_for, len(cancelled.rows)) == (("B",), 0),
+        "one statement: documents {one}; in steps, by the locked ids: {steps}; by name and state: {by_name}; a cancelling between"
+        " the steps waited for {waited_for}, and changed {rows} rows",
+        "comando único: documentos {one}; em etapas, pelos ids bloqueados: {steps}; por nome e estado: {by_name}; um cancelamento"
+        " entre as etapas esperou por {waited_for} e alterou {rows} linhas",
+        facts={
+            "one": Fact(one),
+            "steps": Fact(steps),
+            "by_name": Fact(by_name),
+            "waited_for": Fact(cancelled.waited_for),
+            "rows": Fact(len(cancelled.rows), "rows"),
+        },
+    )
+
+
 @lesson.scenario("overtaken", core=False)
 def overtaken(play: Play) -> Observed:
     claimed = tuple(whole(play[step].one("documento_id")) for step in ("a_claims", "b_claims", "b_claims_again"))
