@@ -131,28 +131,35 @@ def own_schema(stage: Stage) -> Observed:
         try:
             before = _others(connection)
             stage.build(1)
-            connection.execute("UPDATE fila_documentos SET status = 'processando', tentativas = 1")
+            written = connection.execute("UPDATE fila_documentos SET status = 'processando', tentativas = 1").rowcount
             after = _others(connection)
         finally:
             connection.execute("DROP SCHEMA lab_erp CASCADE")
-    tables, versions = before
+    (tables, rows), (tables_after, rows_after) = before, after
+    changed = sum(rows.get(key) != rows_after.get(key) for key in rows | rows_after)
     return Observed(
-        before == after and tables > 0,
-        "tables outside the schema: {tables}; changed by the lab: {changed}",
-        "tabelas fora do esquema: {tables}; alteradas pelo laboratório: {changed}",
-        facts={"tables": Fact(tables, "tables"), "changed": Fact(len(set(versions) ^ set(after[1])), "rows")},
+        before == after and written == 4,
+        "rows of the queue written: {written}; tables outside the schema: {tables}, made or dropped: {exchanged};"
+        " rows changed there: {changed}",
+        "linhas da fila gravadas: {written}; tabelas fora do esquema: {tables}, criadas ou removidas: {exchanged};"
+        " linhas alteradas nelas: {changed}",
+        facts={
+            "written": Fact(written, "rows"),
+            "tables": Fact(len(tables), "tables"),
+            "exchanged": Fact(len(tables ^ tables_after), "tables"),
+            "changed": Fact(changed, "rows"),
+        },
     )
 
 
-def _others(connection: psycopg.Connection) -> tuple[int, list[str]]:
-    """How many tables there are outside the lab's schema, and the row versions of the one made for this."""
-    row = connection.execute(
-        "SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace NOT IN"
+def _others(connection: psycopg.Connection) -> tuple[set[int], dict[int, str]]:
+    """The tables outside the lab's schema, by their oid, and each row's version in the one made for this."""
+    tables = connection.execute(
+        "SELECT oid FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace NOT IN"
         " (SELECT oid FROM pg_namespace WHERE nspname IN ('sql_semana_12', 'pg_toast') OR nspname LIKE 'pg_temp%')"
-    ).fetchone()
-    versions = connection.execute("SELECT concat(ctid, xmin, xmax, nota) FROM lab_erp.notas").fetchall()
-    assert row
-    return row[0], [version for (version,) in versions]
+    ).fetchall()
+    versions = connection.execute("SELECT nota, concat(ctid, xmin, xmax) FROM lab_erp.notas").fetchall()
+    return {oid for (oid,) in tables}, dict(versions)
 
 
 @lesson.scenario("duplicate_key")

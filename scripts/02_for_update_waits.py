@@ -102,12 +102,12 @@ def old_order(play: Play) -> Observed:
 
 @lesson.scenario("finished_meanwhile", core=False)
 def finished_meanwhile(play: Play) -> Observed:
-    documents = tuple(map(whole, play["b_asks"].column("documento_id")))
+    documents, waited_for = tuple(map(whole, play["b_asks"].column("documento_id"))), play["b_asks"].waited_for
     return Observed(
-        documents == (1, 3, 4),
-        "{rows} rows: {documents}",
-        "{rows} linhas: {documents}",
-        facts={"rows": Fact(len(documents), "rows"), "documents": Fact(documents)},
+        (documents, waited_for) == ((1, 3, 4), ("A",)),
+        "B waited for {waited_for}, then got {rows} rows: {documents}",
+        "B esperou por {waited_for} e então recebeu {rows} linhas: {documents}",
+        facts={"waited_for": Fact(waited_for), "rows": Fact(len(documents), "rows"), "documents": Fact(documents)},
     )
 
 
@@ -126,7 +126,7 @@ def _got_after_waiting(play: Play, document: int) -> Observed:
     asks = play["b_asks"]
     got = whole(asks.one("documento_id"))
     return Observed(
-        got == document,
+        (got, asks.waited_for) == (document, ("A",)),
         "B waited for {waited_for}, then got document {document}",
         "B esperou por {waited_for} e então recebeu o documento {document}",
         facts={"waited_for": Fact(asks.waited_for), "document": Fact(got)},

@@ -42,16 +42,24 @@ CLAIMED_BY_TWO = (
 @lesson.scenario("claim")
 def claim(play: Play) -> Observed:
     a, b = (tuple(map(whole, play[step].column("documento_id"))) for step in ("a_claims", "b_claims"))
-    waited = play["b_claims"].seconds
+    claims, shown = play["b_claims"], play["b_shows_limit"].one("lock_timeout") or ""
+    limit = whole(shown.removesuffix("s"))
     return Observed(
-        len(a) == len(b) == 1 and waited < 1 and play["a_reads"].rows == CLAIMED_BY_TWO,
-        "rows a call {rows:/ and }; A got {documents_a}, B got {documents_b} after {waited:1} ms",
-        "linhas por chamada: {rows:/ e }; A recebeu o documento {documents_a}; B, o {documents_b}, depois de {waited:1} ms",
+        len(a) == len(b) == 1
+        and (limit, claims.waited_for) == (2, ())
+        and claims.seconds < 1
+        and play["a_reads"].rows == CLAIMED_BY_TWO,
+        "rows a call {rows:/ and }; A got {documents_a}, B got {documents_b} after {took:1} ms; waited for: {waited_for}"
+        " (lock_timeout {lock_timeout} s)",
+        "linhas por chamada: {rows:/ e }; A recebeu o documento {documents_a}; B, o {documents_b}, depois de {took:1} ms;"
+        " esperou por: {waited_for} (lock_timeout de {lock_timeout} s)",
         facts={
             "rows": Fact((len(a), len(b)), "rows"),
             "documents_a": Fact(a),
             "documents_b": Fact(b),
-            "waited": Fact(waited * 1000, "ms"),
+            "took": Fact(claims.seconds * 1000, "ms"),
+            "waited_for": Fact(claims.waited_for),
+            "lock_timeout": Fact(limit, "s"),
         },
     )
 
@@ -59,15 +67,19 @@ def claim(play: Play) -> Observed:
 @lesson.scenario("batch")
 def batch(play: Play) -> Observed:
     a, b = (len(play[step].rows) for step in ("a_claims", "b_claims"))
-    workers = set(play["a_reads"].column("worker_id"))
+    marks = {mark: set(play["a_reads"].column(mark)) for mark in ("status", "worker_id", "tentativas")}
+    waited_for = play["b_claims"].waited_for
     return Observed(
-        (a, b) == (4, 0) and workers == {"worker-a"},
-        "one call: A took {taken_a}, B {taken_b}; all of them now wait for {worker}",
-        "uma chamada: A pegou {taken_a}, B {taken_b}; todos agora esperam por {worker}",
+        (a, b, waited_for) == (4, 0, ())
+        and marks == {"status": {"processando"}, "worker_id": {"worker-a"}, "tentativas": {"1"}},
+        "one call: A took {taken_a}, B {taken_b} (waited for: {waited_for}); all of them, {status}, now wait for {worker}",
+        "uma chamada: A pegou {taken_a}, B {taken_b} (esperou por: {waited_for}); todos, {status}, agora esperam por {worker}",
         facts={
             "taken_a": Fact(a, "documents"),
             "taken_b": Fact(b, "documents"),
-            "worker": Fact(tuple(sorted(filter(None, workers)))),
+            "waited_for": Fact(waited_for),
+            "status": Fact(tuple(sorted(filter(None, marks["status"])))),
+            "worker": Fact(tuple(sorted(filter(None, marks["worker_id"])))),
         },
     )
 
@@ -76,8 +88,8 @@ def batch(play: Play) -> Observed:
 def outcome(play: Play) -> Observed:
     steps = ("a_finishes", "b_fails", "b_finishes_foreign", "a_finishes_again")
     finish, fail, foreign, again = (len(play[step].rows) for step in steps)
-    status_a, status_b, *_ = play["a_reads"].column("status")
-    attempts_a, attempts_b, *_ = map(whole, play["a_reads"].column("tentativas"))
+    status_a, status_b, *_ = play["c_reads"].column("status")
+    attempts_a, attempts_b, *_ = map(whole, play["c_reads"].column("tentativas"))
     return Observed(
         (finish, fail, foreign, again) == (1, 1, 0, 0)
         and (status_a, attempts_a, status_b, attempts_b) == ("concluido", 1, "falhou", 1),
@@ -101,7 +113,7 @@ def outcome(play: Play) -> Observed:
 @lesson.scenario("fields")
 def fields(play: Play) -> Observed:
     before, between, after = play["a_before"], play["a_between"], play["a_after"]
-    claimed = set(between.column("ultimo_erro"))
+    claimed, noted = set(between.column("ultimo_erro")), play["a_notes"].one("ultimo_erro")
     finished, failed = after.column("ultimo_erro")
     return Observed(
         all(before.column("ultimo_erro"))
@@ -109,11 +121,13 @@ def fields(play: Play) -> Observed:
         and (between.column("iniciado_agora"), between.column("terminado")) == (("t", "t"), ("f", "f"))
         and (after.column("iniciado_agora"), after.column("terminado")) == (("t", "t"), ("t", "t"))
         and after.column("status") == ("concluido", "falhou")
-        and (claimed, finished, failed) == ({None}, None, "Falha sintética ao enviar documento"),
-        "error while claimed: {error_claimed}; once finished: {error_finished}; once failed: {error_failed}",
-        "ultimo_erro durante a reserva: {error_claimed}; ao concluir: {error_finished}; ao falhar: {error_failed}",
+        and (claimed, finished, failed) == ({None}, None, "Falha sintética ao enviar documento")
+        and noted is not None,
+        "error once claimed: {error_claimed}; noted: {error_noted}; once finished: {error_finished}; once failed: {error_failed}",
+        "ultimo_erro após a reserva: {error_claimed}; anotado: {error_noted}; ao concluir: {error_finished}; ao falhar: {error_failed}",
         facts={
             "error_claimed": Fact(tuple(claimed)),
+            "error_noted": Fact(noted),
             "error_finished": Fact(finished),
             "error_failed": Fact(failed),
         },
@@ -188,12 +202,14 @@ def ten_connections(stage: Stage) -> Observed:
 def restored(play: Play) -> Observed:
     steps = ("a_claims", "b_claims", "a_claims_again", "b_claims_again")
     documents = tuple(whole(play[step].one("documento_id")) for step in steps)
+    as_new = whole(play["a_looks"].one("como_novos"))
     return Observed(
-        documents == (1, 2, 1, 2) and play["a_reads"].rows == CLAIMED_BY_TWO,
-        "documents claimed: {documents}; attempts after the restore: {attempts}",
-        "documentos reservados: {documents}; tentativas depois da restauração: {attempts}",
+        (documents, as_new) == ((1, 2, 1, 2), 4) and play["a_reads"].rows == CLAIMED_BY_TWO,
+        "documents claimed: {documents}; as new after the restore: {as_new}; attempts in the end: {attempts}",
+        "documentos reservados: {documents}; como novos depois da restauração: {as_new}; tentativas no fim: {attempts}",
         facts={
             "documents": Fact(documents),
+            "as_new": Fact(as_new, "documents"),
             "attempts": Fact(tuple(map(whole, play["a_reads"].column("tentativas"))), "attempts"),
         },
     )
@@ -201,12 +217,15 @@ def restored(play: Play) -> Observed:
 
 @lesson.scenario("two_session_form", core=False)
 def two_session_form(play: Play) -> Observed:
-    ended, errors = play["c_reads"].column("terminado"), play["c_reads"].column("ultimo_erro")
+    status, ended, errors = (play["c_reads"].column(name) for name in ("status", "terminado", "ultimo_erro"))
     return Observed(
-        ended == ("t", "f") and errors[0] is not None and errors[1] is None,
-        "document 1, claimed by the short form, in work and ended: {short_ended}; document 2, by the full form: {full_ended}",
-        "documento 1, reservado pela forma curta, em processamento e terminado: {short_ended}; documento 2, pela completa: {full_ended}",
-        facts={"short_ended": Fact(flag(ended[0])), "full_ended": Fact(flag(ended[1]))},
+        status == ("processando", "processando")
+        and ended == ("t", "f")
+        and errors[0] is not None
+        and errors[1] is None,
+        "{status:/ and }; document 1, claimed by the short form, ended: {short_ended}; document 2, by the full form: {full_ended}",
+        "{status:/ e }; documento 1, reservado pela forma curta, terminado: {short_ended}; documento 2, pela completa: {full_ended}",
+        facts={"status": Fact(status), "short_ended": Fact(flag(ended[0])), "full_ended": Fact(flag(ended[1]))},
     )
 
 
@@ -221,14 +240,42 @@ def read_again(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("locked_ids", core=False)
+def locked_ids(play: Play) -> Observed:
+    one, steps, by_name = (
+        tuple(map(whole, play[step].column("documento_id"))) for step in ("b_claims", "b_gives_back", "b_reads_by_name")
+    )
+    cancelled = play["c_cancels"]
+    return Observed(
+        (one, steps, by_name) == ((2, 3), (2, 3), (1, 2, 3))
+        and (cancelled.waited_for, len(cancelled.rows)) == (("B",), 0),
+        "one statement: documents {one}; in steps, by the locked ids: {steps}; by name and state: {by_name}; a cancelling between"
+        " the steps waited for {waited_for}, and changed {rows} rows",
+        "comando único: documentos {one}; em etapas, pelos ids bloqueados: {steps}; por nome e estado: {by_name}; um cancelamento"
+        " entre as etapas esperou por {waited_for} e alterou {rows} linhas",
+        facts={
+            "one": Fact(one),
+            "steps": Fact(steps),
+            "by_name": Fact(by_name),
+            "waited_for": Fact(cancelled.waited_for),
+            "rows": Fact(len(cancelled.rows), "rows"),
+        },
+    )
+
+
 @lesson.scenario("overtaken", core=False)
 def overtaken(play: Play) -> Observed:
+    claimed = tuple(whole(play[step].one("documento_id")) for step in ("a_claims", "b_claims", "b_claims_again"))
     status = play["c_reads"].column("status")
     return Observed(
-        status == ("processando", "concluido", "concluido", "pendente"),
-        "from the oldest to the newest: {status}; younger ones that ended first: {younger}",
-        "do mais antigo ao mais novo: {status}; mais novos que terminaram antes: {younger}",
-        facts={"status": Fact(status), "younger": Fact(status.count("concluido"), "documents")},
+        claimed == (1, 2, 3) and status == ("processando", "concluido", "concluido", "pendente"),
+        "claimed: {claimed}; from the oldest to the newest: {status}; younger ones that ended first: {younger}",
+        "reservados: {claimed}; do mais antigo ao mais novo: {status}; mais novos que terminaram antes: {younger}",
+        facts={
+            "claimed": Fact(claimed),
+            "status": Fact(status),
+            "younger": Fact(status.count("concluido"), "documents"),
+        },
     )
 
 

@@ -30,8 +30,8 @@ lesson = Lesson(
         "Um documento falhou. Vale a pena tentar de novo, quando e quantas vezes?",
     ),
     answer=Text(
-        "content ends at once; the rest comes back later, each time later; a crash counts; nothing waits behind it",
-        "conteúdo acaba na hora; o resto volta mais tarde, cada vez mais; a queda conta; nada fica esperando atrás",
+        "bad content ends a document at once; any other failure brings it back, each time later; a crash counts; nothing waits behind it",
+        "conteúdo ruim encerra o documento na hora; outra falha o traz de volta, cada vez mais tarde; queda conta; nada espera atrás dele",
     ),
     psql_only=Text("partly (measuring needs ./lab run 08)", "em parte (medir pede ./lab run 08)"),
 )

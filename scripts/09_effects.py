@@ -181,6 +181,71 @@ def late_stage(play: Play) -> Observed:
     )
 
 
+@lesson.scenario("confirming", core=False)
+def confirming(play: Play) -> Observed:
+    cut, claim, done = play["c_reads"], play["b_claims"], play["c_counts"]
+    entries_cut, attempts, calls, entries = (
+        whole(run.one(name))
+        for run, name in ((cut, "lancamentos"), (done, "tentativas"), (done, "chamadas"), (done, "lancamentos"))
+    )
+    stage, reference = claim.one("etapa"), claim.one("referencia_externa")
+    back = play["b_records"].sqlstate
+    return Observed(
+        (cut.one("status"), cut.one("etapa"), entries_cut) == ("processando", "confirmando", 0)
+        and (stage, reference, back) == ("confirmando", "R-000001", "22023")
+        and (done.one("status"), attempts, calls, entries) == ("concluido", 2, 1, 1),
+        "entries after the cut {entries_cut}; B gets stage {stage} with {reference}; announcing a call: {sqlstate}; after {attempts}"
+        " attempts: calls {calls}, entries {entries}",
+        "lançamentos depois do corte: {entries_cut}; B recebe a etapa {stage} com {reference}; anunciar uma chamada: {sqlstate};"
+        " depois de {attempts} tentativas: chamadas {calls}, lançamentos {entries}",
+        facts={
+            "entries_cut": Fact(entries_cut, "entries"),
+            "stage": Fact(stage),
+            "reference": Fact(reference),
+            "sqlstate": Fact(back),
+            "attempts": Fact(attempts, "attempts"),
+            "calls": Fact(calls, "calls"),
+            "entries": Fact(entries, "entries"),
+        },
+    )
+
+
+@lesson.scenario("missing_entry", core=False)
+def missing_entry(play: Play) -> Observed:
+    recovered, found = play["c_recovers"], play["c_looks"]
+    status, stage = recovered.one("status"), recovered.one("etapa")
+    return Observed(
+        (status, stage) == ("concluido", "confirmando") and found.column("referencia_externa") == ("R-000001",),
+        "recovered from {stage} to {status}; finished without an entry: {missing}",
+        "recuperado de {stage} para {status}; concluídos sem lançamento: {missing}",
+        facts={"stage": Fact(stage), "status": Fact(status), "missing": Fact(len(found.rows), "documents")},
+    )
+
+
+@lesson.scenario("lock_order", core=False)
+def lock_order(play: Play) -> Observed:
+    lost, kept, waited = play["a_finishes"], play["a_finishes_again"], play["b_waits"]
+    balances = tuple(whole(play[step].one("saldo")) for step in ("a_books", "a_books_again"))
+    attempts = tuple(map(whole, play["c_reads"].column("tentativas")))
+    return Observed(
+        (lost.sqlstate, lost.waited_for, play["b_corrects"].waited_for) == ("40P01", ("B",), ("A",))
+        and (balances, len(kept.rows), attempts) == ((10, 9), 1, (1, 1))
+        and (waited.waited_for, waited.sqlstate) == (("A",), None),
+        "opposite orders: {sqlstate}; A's balance {balances:/, then }; rows under the same token {rows_again};"
+        " attempts {attempts}; one order: B waits for {waited_for}, and gets document {document}",
+        "ordens opostas: {sqlstate}; saldo de A: {balances:/, depois }; linhas com o mesmo token {rows_again}; tentativas"
+        " {attempts}; uma só ordem: B espera por {waited_for} e recebe o documento {document}",
+        facts={
+            "sqlstate": Fact(lost.sqlstate),
+            "balances": Fact(balances),
+            "rows_again": Fact(len(kept.rows), "rows"),
+            "attempts": Fact(attempts, "attempts"),
+            "waited_for": Fact(waited.waited_for),
+            "document": Fact(whole(waited.one("documento_id"))),
+        },
+    )
+
+
 @lesson.experiment(
     "zombie_before_stage",
     "A worker whose document is another's before it wrote its stage gets zero rows, and does not call: no key at the receiver is needed.",

@@ -24,7 +24,7 @@ lesson = Lesson(
     minutes=12,
     question=Text(
         "The queue seems to hang. Who may step in, how, and what must they not be able to do?",
-        "A fila travou, diz alguém. Quem pode intervir, como, e o que essa pessoa não pode conseguir fazer?",
+        "A fila parece travada. Quem pode intervir, como, e o que deve ficar fora do alcance dessa pessoa?",
     ),
     answer=Text(
         "by version and with a reason; a live lease is refused; a blind reset doubles the effects",

@@ -18,9 +18,6 @@ STATES = ("shown", "refined", "contradicted", "planned")
 LAST_LESSON = 21  # of the course
 LONGEST = 200  # characters of a statement or a note
 
-# Statements of lessons that are there already and have no check yet. Who adds the check turns the row, and counts down here.
-TO_COME_IN_LESSONS_THERE = {"09": 1}
-
 Row = dict[str, str]
 
 
@@ -64,11 +61,10 @@ def test_every_row_names_a_check_of_its_lesson_or_is_planned(checks: set[str]) -
 
 
 def test_what_is_not_just_shown_says_why() -> None:
-    there = _numbers_of_lessons_there()
     for row in ROWS:
         if row["state"] == "shown":
             assert not row["note_en"], row
-        if row["state"] in ("refined", "contradicted") or (row["state"] == "planned" and row["lesson"] in there):
+        if row["state"] in ("refined", "contradicted"):
             assert row["note_en"], row
 
 
@@ -78,10 +74,17 @@ def test_every_check_that_a_note_names_exists(checks: set[str]) -> None:
     assert named and named <= checks
 
 
-def test_what_is_planned_is_of_a_lesson_to_come_or_meant_to_come_in_one_that_is_there() -> None:
-    planned = Counter(row["lesson"] for row in ROWS if row["state"] == "planned")
-    there = {lesson: count for lesson, count in planned.items() if lesson in _numbers_of_lessons_there()}
-    assert there == TO_COME_IN_LESSONS_THERE
+def test_every_check_that_a_page_names_exists(checks: set[str]) -> None:
+    pages = [paths.ROOT / "README.md", paths.ROOT / "LEIAME.md", *(paths.ROOT / "docs").rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    named = set(re.findall(r"\b(?:0\d|1\d)\.[a-z]\w+", text))
+    assert len(named) > 20
+    assert named - checks == set()
+
+
+def test_what_is_planned_is_of_a_lesson_to_come() -> None:
+    there = {name[:2] for name in registry.names()}
+    assert [row for row in ROWS if row["state"] == "planned" and row["lesson"] in there] == []
 
 
 def test_each_source_is_listed_from_its_beginning_without_a_gap() -> None:
@@ -99,6 +102,20 @@ def test_no_statement_stands_twice_in_a_source(language: str) -> None:
     assert [statement for statement, times in counted.items() if times > 1] == []
 
 
+@pytest.mark.parametrize("page", ["docs", "docs/pt"])
+def test_each_of_the_ten_conditions_stands_on_the_page_with_its_check(page: str, checks: set[str]) -> None:
+    text = (paths.ROOT / page / "skip-locked.md").read_text(encoding="utf-8")
+    conditions = re.findall(r"^\| .* \| (\d\d\..*) \|$", text.partition("\n## ")[2], re.MULTILINE)
+    by_number = dict(zip([(use, n) for use in ("Use", "Do not use") for n in "12345"], conditions, strict=True))
+    found = defaultdict(set)
+    for row in ROWS:
+        if match := re.match(r"(Use|Do not use) it when \((\d)\): ", row["en"]):
+            found[match.groups()].add(row["check"])
+    assert found.keys() == by_number.keys()
+    for condition, shown_by in by_number.items():
+        assert found[condition] <= set(shown_by.split(", ")) <= checks
+
+
 @pytest.mark.parametrize("language", ["en", "pt"])
 def test_the_pages_count_every_row_once(language: str) -> None:
     _, _, *lines = readme.coverage(language).splitlines()
@@ -108,7 +125,3 @@ def test_the_pages_count_every_row_once(language: str) -> None:
         of_source = Counter(row["state"] for row in ROWS if row["source"] == source)
         assert by_state == [of_source[state] for state in STATES]
         assert sum(by_state) == total == of_source.total()
-
-
-def _numbers_of_lessons_there() -> set[str]:
-    return {name[:2] for name in registry.names()}

@@ -165,7 +165,7 @@ guess = ...  # a number of rows
 # %%
 nb.answer(guess, len(ended["a_finishes_again"].rows))
 nb.claim("04_outcome", ended)
-nb.table(ended, "a_reads")
+nb.table(ended, "c_reads")
 
 # %% [markdown]
 # **Why.** The outcome is guarded by id, state and worker. Zero rows is the answer that says: not yours, or not any more; a

@@ -24,6 +24,8 @@ RETURNING fila.documento_id, fila.chave, fila.worker_id;
 BEGIN;
 -- @step b_limit B
 SET LOCAL lock_timeout = '2s';
+-- @step b_shows_limit B
+SHOW lock_timeout;
 -- @step b_claims B
 -- A has not committed yet. Which document does B claim, and after how long?
 -- @pt A ainda não fez COMMIT. Qual documento B reserva, e depois de quanto tempo?

@@ -72,6 +72,13 @@ SELECT
 FROM fila_documentos
 WHERE documento_id IN (1, 2)
 ORDER BY documento_id;
+-- @step a_notes A
+-- A's first call is not answered. A notes that, and calls again.
+-- @pt A primeira chamada de A fica sem resposta. A anota isso e chama de novo.
+UPDATE fila_documentos
+SET ultimo_erro = 'primeira chamada sem resposta'
+WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
+RETURNING ultimo_erro;
 -- @step a_finishes A
 UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL

@@ -64,7 +64,9 @@ UPDATE sql_semana_12.fila_documentos
 SET status = 'concluido', concluido_em = clock_timestamp(), ultimo_erro = NULL
 WHERE documento_id = 1 AND status = 'processando' AND worker_id = 'worker-a'
 RETURNING documento_id, chave, status, concluido_em;
--- @step a_reads A
+-- @step c_reads C
+-- Are both outcomes there for all to see?
+-- @pt Os dois resultados estão à vista de todos?
 SELECT documento_id, chave, status, worker_id, tentativas
 FROM sql_semana_12.fila_documentos
 ORDER BY documento_id;

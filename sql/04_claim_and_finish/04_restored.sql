@@ -1,6 +1,21 @@
 -- The restore puts every document back; then the two sessions claim again what they claimed before, as if for the first time.
 -- @pt A restauração devolve todos os documentos à fila; depois, as duas sessões reservam de novo os mesmos, como se fosse a primeira vez.
+-- @setup
+UPDATE sql_semana_12.fila_documentos
+SET status = 'concluido', tentativas = 1, worker_id = 'worker-c', iniciado_em = clock_timestamp(), concluido_em = clock_timestamp()
+WHERE documento_id = 3;
+UPDATE sql_semana_12.fila_documentos
+SET
+    status = 'falhou',
+    tentativas = 1,
+    worker_id = 'worker-c',
+    iniciado_em = clock_timestamp(),
+    concluido_em = clock_timestamp(),
+    ultimo_erro = 'Falha sintética ao enviar documento'
+WHERE documento_id = 4;
 -- @step a_claims A
+-- Worker C has finished document 3 and failed document 4.
+-- @pt O worker C concluiu o documento 3 e falhou no documento 4.
 WITH proximo AS (
     SELECT documento_id
     FROM sql_semana_12.fila_documentos
@@ -47,6 +62,12 @@ SET
     iniciado_em = NULL,
     concluido_em = NULL,
     ultimo_erro = NULL;
+-- @step a_looks A
+-- How many documents are as new, with no trace of a worker, a start, an end or an error?
+-- @pt Quantos documentos estão como novos, sem vestígio de worker, início, fim ou erro?
+SELECT count(*) AS como_novos
+FROM sql_semana_12.fila_documentos
+WHERE status = 'pendente' AND tentativas = 0 AND num_nonnulls(worker_id, iniciado_em, concluido_em, ultimo_erro) = 0;
 -- @step a_begin A
 BEGIN;
 -- @step a_claims_again A

@@ -1,5 +1,5 @@
 -- With reservado_ate anyone can see which claims are late: the view situacao tells waiting, running and orphaned documents apart.
--- @pt Com reservado_ate qualquer um vê quais reservas venceram: a view situacao separa os documentos aguardando, em execução e órfãos.
+-- @pt Com reservado_ate qualquer um vê quais reservas venceram: a visão situacao separa os documentos à espera, em execução e órfãos.
 -- @step a_claims A
 SELECT documento_id, tentativas
 FROM reservar('worker-a', 1, '10 minutes');

@@ -1,5 +1,5 @@
 -- A SECURITY DEFINER function without a fixed search_path can be hijacked: a temporary view makes it run a caller's code as the owner.
--- @pt Uma função SECURITY DEFINER sem search_path fixo pode ser sequestrada: uma view temporária a faz rodar código alheio como dono.
+-- @pt Uma função SECURITY DEFINER sem search_path fixo pode ser sequestrada: uma visão temporária a faz rodar código alheio como dono.
 -- @setup
 CREATE FUNCTION sql_semana_12.aceito(p_chave TEXT)
 RETURNS BOOLEAN
@@ -65,7 +65,7 @@ WHERE status = 'concluido'
 RETURNING documento_id;
 -- @step b_asks_at_last B
 -- The same view, the same call.
--- @pt A mesma view, a mesma chamada.
+-- @pt A mesma visão, a mesma chamada.
 SELECT sql_semana_12.aceito('NFE-0001');
 -- @step o_counts_again O
 SELECT count(*) AS alterados

@@ -1,5 +1,5 @@
 -- One view says where every document stands: each counted once, besides renewals, take-overs and failures by class.
--- @pt Uma view diz onde está cada documento: cada um contado uma vez, além de renovações, recuperações e falhas por classe.
+-- @pt Uma só visão diz onde está cada documento: cada um contado uma vez, além de renovações, recuperações e falhas por classe.
 -- @setup
 SELECT documento_id FROM enfileirar('NFE-0005', 'nfe-0005.xml', '<nfe/>');
 SELECT documento_id FROM enfileirar('NFE-0006', 'nfe-0006.xml', '<nfe/>');

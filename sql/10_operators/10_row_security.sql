@@ -19,7 +19,7 @@ SELECT count(*) AS documentos
 FROM fila_documentos;
 -- @step b_asks_the_view B
 -- The view reads the table as its owner.
--- @pt A view lê a tabela como dona.
+-- @pt A visão lê a tabela como dona.
 SELECT aguardando
 FROM situacao;
 -- @step c_role C

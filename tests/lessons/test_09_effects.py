@@ -6,9 +6,10 @@ import psycopg
 import pytest
 
 from lab.base import paths
+from lab.scenario.player import play
 from lab.scenario.stage import Stage
 from lab.server import psql, schema
-from tests.helpers import check_lesson, execute, fetch
+from tests.helpers import check_lesson, execute, fetch, mutated
 
 # The upgrade
 
@@ -41,6 +42,29 @@ def test_no_tenant_has_a_slash(database: str) -> None:
     schema.build(database, 9)
     with pytest.raises(psycopg.errors.CheckViolation, match="fila_documentos_inquilino_check"):
         execute(database, "UPDATE sql_semana_12.fila_documentos SET inquilino = 'a/b'")
+
+
+# The scenarios
+
+
+def test_with_one_order_of_locks_the_other_program_waits_at_its_first_lock(module_database: str) -> None:
+    told = mutated(
+        "09_lock_order",
+        (
+            "UPDATE saldos\nSET saldo = saldo + 10\nWHERE conta = 1\nRETURNING saldo;\n-- @step b_begin B",
+            "SELECT documento_id FROM concluir(1, 1);\n-- @step b_begin B",
+        ),
+    )
+    schema.build(module_database, told.state)
+    assert "b_locks" in (play(told, module_database).failure or "")
+
+
+def test_after_a_deadlock_only_the_token_of_the_claim_finishes(module_database: str) -> None:
+    again = "a_finishes_again A\n-- Does the token of the claim still hold?\n-- @pt O token da reserva ainda vale?\n"
+    statement = "SELECT documento_id, status\nFROM concluir(1, %d);"
+    told = mutated("09_lock_order", (again + statement % 1, again + statement % 2))
+    schema.build(module_database, told.state)
+    assert play(told, module_database)["a_finishes_again"].rows == ()
 
 
 def test_every_check_of_lesson_09_passes(stage: Stage) -> None:

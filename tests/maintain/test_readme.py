@@ -90,6 +90,20 @@ def test_every_check_named_exists() -> None:
     assert len(set().union(*told.values())) > 20
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name == "article.md"], ids=named)
+def test_each_difference_from_the_article_names_a_check_that_refines_or_contradicts_it(page: Path) -> None:
+    with (paths.DATA / "coverage.csv").open(encoding="utf-8", newline="") as file:
+        article = [row for row in csv.DictReader(file) if row["source"] == "article"]
+    differing = {
+        state: {row["check"] for row in article if row["state"] == state} for state in ("refined", "contradicted")
+    }
+    _, _, *rows = re.findall(r"^\| .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    told = [set(row.split("|")[-2].strip().split(", ")) for row in rows]
+    assert told
+    assert [names for names in told if not names & set().union(*differing.values())] == []
+    assert differing["contradicted"] <= set().union(*told)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_scenario_and_file_named_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
