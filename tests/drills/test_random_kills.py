@@ -14,7 +14,7 @@ from lab.protocol import history, source
 QUEUE_ORDER = "ORDER BY disponivel_em, documento_id"
 
 
-FREE_ROWS = f"WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())\n            {QUEUE_ORDER}\n            FOR UPDATE"
+FREE_ROWS = f"WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())\n            {QUEUE_ORDER}\n            FOR NO KEY UPDATE"
 
 
 SMALL = Size(documents=60, workers=3, seed=1)
@@ -45,13 +45,13 @@ def test_without_the_order_a_claim_passes_over_free_documents(database: str, mon
     assert catalogue.exactly_once(seen) and not catalogue.each_once(seen)
 
 
-@pytest.mark.parametrize("lock", ["FOR UPDATE", ""])
+@pytest.mark.parametrize("lock", ["FOR NO KEY UPDATE", ""])
 def test_without_skip_locked_the_workers_stand_still_behind_one_lock(
     lock: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random_kills, "STILL", 2.0)
     free = f"{FREE_ROWS} SKIP LOCKED"
-    claim_by(monkeypatch, free, free.replace("FOR UPDATE SKIP LOCKED", lock))
+    claim_by(monkeypatch, free, free.replace("FOR NO KEY UPDATE SKIP LOCKED", lock))
     with (
         without(database, "pular") as name,
         pytest.raises(

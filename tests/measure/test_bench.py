@@ -96,9 +96,10 @@ def test_every_guarantee_has_a_price(own_server_module: Target) -> None:
     with ExitStack() as stack:
         things = list(guarantee_cost.priced(own_server_module, stack))
         assert [each.field.state for each in things] == [1, 5, 6, 10, 10, 10]
-        priced = guarantee_cost.price(things, 1, said.append, documents=20)
+        # Three rounds: the WAL is the whole server's, and its median leaves out a round in which autovacuum wrote, too.
+        priced = guarantee_cost.price(things, 3, said.append, documents=20)
         assert fetch(things[4].field.conninfo, "SELECT count(*) FROM sql_semana_12.auditoria") == [(0,)]
-    assert len(said) - 1 == len(priced) == 6
+    assert len(priced) == 6 and all(each.name in line for each, line in zip(priced, said[-6:], strict=True))
     assert priced[0].time.median == priced[0].in_memory.median == 1
     wal = [each.wal for each in priced]
     assert wal[0] < wal[1] < wal[2] < wal[3] > wal[4], "each guarantee is written to the WAL"
