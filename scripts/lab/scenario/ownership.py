@@ -8,7 +8,7 @@ queue's clock since the play began. Only what was committed counts: inside an op
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Literal
@@ -146,17 +146,22 @@ def span(seconds: float) -> str:
     return f"{days} d {told}" if days else told
 
 
-def band_words(band: Band, clock_reaches: bool = True) -> tuple[str, ...]:
-    """What stands in a band, the most important first; `clock_reaches` is whether the end of its lease lies in the picture."""
-    words = [str(_state(band))]
-    if band.token is not None and band.kind in ("owned", "late"):
+def band_words(band: Band, before: Band | None = None, clock_reaches: bool = True) -> tuple[str, ...]:
+    """What stands in a band, the most important first.
+
+    `before` is the band on its left: what only time has changed since then needs no second word. `clock_reaches` is whether the
+    end of its lease lies in the picture.
+    """
+    if before is not None and (before.kind, band.kind) in (("owned", "late"), ("put_off", "pending")):
+        band = replace(band, category=None, stage=None, reference=None)
+    words = [_state(band)]
+    if band.token is not None:
         words.append(f"token {band.token}")
-    if band.kind == "late":
-        words.append(say("late", "atrasado"))
     if band.kind == "put_off" and band.due is not None:
         words.append(say(f"due at {span(ceil(band.due))}", f"a partir de {span(ceil(band.due))}"))
-    if band.category is not None and band.kind in ("put_off", "pending", "failed", "people"):
-        words.append(str(step_words.CATEGORY.get(band.category, band.category)))
+    if band.category is not None:
+        why = step_words.CATEGORY[band.category]
+        words.append(str(why) if band.kind == "failed" else say(f"last try: {why}", f"falha: {why}"))
     if band.stage in step_words.STAGE and band.kind != "finished":
         words.append(str(step_words.STAGE[band.stage]))
     if band.reference is not None:
@@ -186,7 +191,7 @@ def in_words(play: Play) -> str:
         for each in seen.renewals
     ]
     if renewed:
-        parts.append(f"{say('Leases renewed', 'Reservas renovadas')}: {'; '.join(renewed)}.")
+        parts.append(f"{say('Leases renewed', 'Prazos renovados')}: {'; '.join(renewed)}.")
     refused = [f"{say('step', 'passo')} {mark.at}, {mark.session}: {mark.told}" for mark in seen.marks if mark.refused]
     parts.append(
         say("Refused or failed", "Recusado ou com erro")
@@ -200,15 +205,18 @@ def in_words(play: Play) -> str:
 
 def idle_words(seen: Ownership) -> str:
     """The documents that have no lane, in a sentence."""
+    if len(seen.idle) == 1:
+        (only,) = seen.idle
+        return say(f"Document {only} stays pending: no lane.", f"O documento {only} fica pendente: sem faixa.")
     listed = ", ".join(map(str, seen.idle))
-    return say(
-        f"Not shown, pending all along: {listed}.", f"Fora da figura, sempre pendente(s): {listed}."
-    )
+    return say(f"Documents {listed} stay pending: no lanes.", f"Os documentos {listed} ficam pendentes: sem faixas.")
 
 
 def _state(band: Band) -> str:
-    if band.kind in ("owned", "late"):
-        return band.owner or "?"
+    if band.kind == "owned":
+        return band.owner
+    if band.kind == "late":
+        return say(f"{band.owner}, late", f"{band.owner}, atrasado")
     if band.kind == "gone":
         return say("not in the queue", "fora da fila")
     if band.kind == "put_off":
@@ -229,7 +237,7 @@ def _spoken(band: Band) -> Iterator[str]:
     yield say(f"owned by {first}", f"com {first}") if band.kind in ("owned", "late") else first
     yield from rest
     if band.kind == "owned" and band.until is not None:
-        yield say(f"lease until {span(band.until)}", f"reserva até {span(band.until)}")
+        yield say(f"lease until {span(band.until)}", f"prazo até {span(band.until)}")
 
 
 class _Reader:
@@ -264,10 +272,12 @@ class _Reader:
         idle = []
         for number in numbers:
             rows, owners = self._story(number)
-            if all(row == rows[0] for row in rows) and rows[0] is not None and rows[0].status == "pendente":
+            lane: list[Band] = []
+            self._lane(number, rows, owners, lane, ends, renewals)
+            if len(lane) == 1 and lane[0].kind == "pending":
                 idle.append(number)
-                continue
-            self._lane(number, rows, owners, bands, ends, renewals)
+            else:
+                bands += lane
         marks, calls = self._sessions()
         return Ownership(
             play=self.play,
@@ -320,7 +330,7 @@ class _Reader:
                 changed = next(mine, first)
                 for at in range(first, last):
                     rows[at] = rows[first - 1] if at < changed else rows[last]
-        owners = [rows[0].worker_id or "" if rows[0] is not None else ""]
+        owners = [rows[0].worker_id or "?" if rows[0] is not None else "?"]
         for at in range(1, self.last + 1):
             before, now = rows[at - 1], rows[at]
             taken = now is not None and now.status == "processando" and _hold(now) != _hold(before)
@@ -414,7 +424,12 @@ class _Reader:
                 told = step_words.tell(run)
                 waits = say("waits for", "espera")
                 marks.append(
-                    Mark(at, run.step.session, Told("read", told.verb, told.about, f"{waits} {', '.join(run.waited_for)}"), run.waited_for)
+                    Mark(
+                        at,
+                        run.step.session,
+                        Told("read", told.verb, told.about, f"{waits} {', '.join(run.waited_for)}"),
+                        run.waited_for,
+                    )
                 )
                 continue
             told = step_words.tell(run)
@@ -465,7 +480,7 @@ def _append(bands: list[Band], band: Band) -> None:
     if bands:
         last = bands[-1]
         if _same(last) == _same(band) and last.end == band.start:
-            bands[-1] = Band(**{**vars(last), "end": band.end, "until": band.until})
+            bands[-1] = replace(last, end=band.end, until=band.until)
             return
     bands.append(band)
 
@@ -475,8 +490,8 @@ def _same(band: Band) -> tuple[object, ...]:
 
 
 def _changed(band: Band, kind: Kind, start: float | None = None) -> Band:
-    return Band(**{**vars(band), "kind": kind, "due": None, "start": band.start if start is None else start})
+    return replace(band, kind=kind, due=None, start=band.start if start is None else start)
 
 
 def _until(band: Band, end: float) -> Band:
-    return Band(**{**vars(band), "end": end})
+    return replace(band, end=end)

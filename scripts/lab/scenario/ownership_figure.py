@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ from lab.scenario.ownership import Band, LeaseEnd, Mark, Ownership, Renewal, ban
 from lab.scenario.result import Play
 from lab.scenario.timeline import CARD, CLOCK, ERROR, FAINT, INK, OPEN, WIDTH
 
-# An owner's colour is that of its session in `lab step`: A cyan, B magenta, C yellow. Told apart in grey by their darkness too.
+# A, B, C and D, the same in every picture; neighbours are told apart in grey by their darkness too.
 OWNERS = ("#5bb5e0", "#9c1c6b", "#f2c230", "#2f4b9b")
 PENDING, PUT_OFF, FINISHED, FAILED, PEOPLE, PAUSED = "#d0d4d9", "#eceef0", "#1b7f4d", "#4b3030", "#e6d8f3", "#dfe6ee"
 DARK = (OWNERS[1], OWNERS[3], FINISHED, FAILED)  # on these the words are white
@@ -28,9 +29,9 @@ LANE_LINE = "#b9c0c7"
 
 SIZE = 7.6  # points
 LINE = 0.128  # inches from line to line
-BAND = 0.6  # inches: four lines and some air
+BAND = 0.42  # inches: the least height of a band
 ABOVE = 0.2  # inches above a band for when its lease ends
-LEFT, RIGHT = 0.95, 0.18  # inches beside the lanes
+RIGHT = 0.18  # inches beside the lanes; on the left there is room for their names
 GAP = 0.12  # inches between neighbouring words
 TOP, STEPS, LEGEND_LINE = 0.12, 0.5, 0.2
 COLUMN = 0.2  # inches: the least from step to step
@@ -56,12 +57,29 @@ class _Lane:
 class _Picture:
     def __init__(self, seen: Ownership) -> None:
         self.seen = seen
-        self.with_document = len(seen.documents) > 1 or len({mark.told.about for mark in seen.marks}) > 3
         self.with_document = len(seen.documents) > 1
+        self.names = self._names()
+        self.left = RIGHT + max(map(_wide, self.names.values())) + GAP
         self.x = self._columns()
         self.width = max(WIDTH, self.x[max(self.x)] + RIGHT)
 
     # -- where things lie
+
+    def _names(self) -> dict[str, str]:
+        """What stands on the left of each lane, by the number of a document or the name of a session; "" is the outside world."""
+        names = {"step": say("step", "passo"), "clock": say("queue's clock", "relógio da fila")}
+        names |= {str(number): say(f"document {number}", f"documento {number}") for number in self.seen.documents}
+        for session in self.seen.sessions:
+            names[session] = (
+                f"worker {session}" if self._owns(session) else say(f"session {session}", f"sessão {session}")
+            )
+        if self.seen.calls:
+            receiver = any(call.kind != "effect" for call in self.seen.calls)
+            names[""] = say("receiver", "receptor") if receiver else say("outside world", "mundo lá fora")
+        return names
+
+    def _owns(self, session: str) -> bool:
+        return any(band.owner == session for band in self.seen.bands)
 
     def _columns(self) -> dict[float, float]:
         """Where each position lies, in inches: as near to the one before as the words in all lanes allow, stretched to the page."""
@@ -72,49 +90,52 @@ class _Picture:
             | {each.at for each in self.seen.lease_ends}
             | {at for each in self.seen.renewals for at in (each.was, each.now) if at is not None}
         )
-        wanted = list(self._wishes(stops))
+        wanted = list(self._wishes())
         x: dict[float, float] = {stops[0]: 0.0}
-        for before, stop in zip(stops, stops[1:], strict=False):
+        for before, stop in pairwise(stops):
             x[stop] = x[before] + COLUMN / 2
             for start, end, room in wanted:
                 if end == stop:
                     x[stop] = max(x[stop], x[start] + room)
-        stretch = max(1.0, (WIDTH - LEFT - RIGHT) / x[stops[-1]])
-        return {stop: LEFT + at * stretch for stop, at in x.items()}
+        stretch = max(1.0, (WIDTH - self.left - RIGHT) / x[stops[-1]])
+        return {stop: self.left + at * stretch for stop, at in x.items()}
 
-    def _wishes(self, stops: Sequence[float]) -> Iterator[tuple[float, float, float]]:
+    def _wishes(self) -> Iterator[tuple[float, float, float]]:
         """From which position to which how much room is wanted, in inches."""
         end = self.seen.steps + 1.0
-        for at in range(self.seen.steps + 1):
-            yield float(at), at + 1.0, COLUMN
+        for step in range(self.seen.steps + 1):
+            yield step, step + 1.0, COLUMN
         for band in self.seen.bands:
             yield band.start, band.end, max(map(_wide, self._words(band))) + GAP
         for number in self.seen.documents:
-            labels = self._above(number)
-            for at, words, _ in labels[:1]:
-                if at > 0:
-                    yield 0.0, at, _wide(words) / 2
-            for (at, words, _), (then, more, _) in zip(labels, labels[1:], strict=False):
-                yield at, then, (_wide(words) + _wide(more)) / 2 + GAP
-            for at, words, _ in labels[-1:]:
-                yield at, end, _wide(words) / 2
+            yield from self._wishes_above(number, end)
         for session in self.seen.sessions:
             marks = [mark for mark in self.seen.marks if mark.session == session]
-            for mark, following in zip(marks, [*marks[1:], None], strict=True):
-                room = max(map(_wide, self._lines(mark)), default=0) + MARK + GAP
-                yield float(mark.at), float(following.at) if following else end, room
-        for call, after in zip(self.seen.calls, [*self.seen.calls[1:], None], strict=True):
-            yield float(call.at), float(after.at) if after else end, _wide(call.words) + GAP
-        moves = sorted(self.seen.clock)
-        for at, then in zip(moves, [*moves[1:], None], strict=True):
-            room = _wide(span(self.seen.clock[at]), bold=True) + GAP
-            yield float(at), end if then is None else float(then), room
+            for mark, until in zip(marks, [*(float(each.at) for each in marks[1:]), end], strict=True):
+                yield mark.at, until, self._mark_width(mark) + 2 * MARK + GAP
+        for call, until in zip(self.seen.calls, [*(float(each.at) for each in self.seen.calls), end][1:], strict=True):
+            yield call.at, until, _wide(call.words) + GAP
+            # The arrow keeps clear of what stands in the lanes that it passes.
+            passed = self.seen.sessions[self.seen.sessions.index(call.session) + 1 :]
+            for mark in self.seen.marks:
+                if mark.session in passed and mark.at < call.at:
+                    yield mark.at, call.at, self._mark_width(mark) + MARK
+        for move, following in pairwise([*sorted(self.seen.clock), end]):
+            yield move, following, _wide(span(self.seen.clock[int(move)])) + GAP
+
+    def _wishes_above(self, number: int, end: float) -> Iterator[tuple[float, float, float]]:
+        labels = [(at, _wide(words)) for at, words, _ in self._above(number)]
+        for (at, width), (after, more) in pairwise([(0.0, 0.0), *labels, (end, 0.0)]):
+            yield at, after, (width + more) / 2 + GAP
+
+    def _mark_width(self, mark: Mark) -> float:
+        return max(map(_wide, self._lines(mark)), default=0.0)
 
     def _above(self, number: int) -> list[tuple[float, str, str]]:
         """What stands above a document's band: where, the words, and their colour."""
         labels = []
         for ending in self._ends(number):
-            words = say(f"lease ends {span(ending.time)}", f"reserva vence {span(ending.time)}")
+            words = say(f"lease ends {span(ending.time)}", f"prazo vence {span(ending.time)}")
             if ending.maximum:
                 words = say(f"maximum run time {span(ending.time)}", f"tempo máximo {span(ending.time)}")
             labels.append((ending.at, words, INK if ending.maximum else ERROR))
@@ -133,7 +154,10 @@ class _Picture:
         return [
             each
             for each in self.seen.renewals
-            if each.documento_id == number and each.was is not None and each.was not in ends and self._holds(number, each)
+            if each.documento_id == number
+            and each.was is not None
+            and each.was not in ends
+            and self._holds(number, each)
         ]
 
     def _holds(self, number: int, renewal: Renewal) -> bool:
@@ -146,7 +170,11 @@ class _Picture:
         reached = any(
             band.start <= each.at <= band.end for each in self._ends(band.documento_id) if each.time == band.until
         )
-        return band_words(band, clock_reaches=reached)
+        before = next(
+            (each for each in self.seen.bands if each.documento_id == band.documento_id and each.end == band.start),
+            None,
+        )
+        return band_words(band, before, clock_reaches=reached)
 
     def _lines(self, mark: Mark) -> tuple[str, ...]:
         if mark.told.kind in ("begin", "end"):
@@ -180,8 +208,9 @@ class _Picture:
         top = TOP
         for number in self.seen.documents:
             top += ABOVE if self._above(number) else 0.0
-            lanes[str(number)] = _Lane(top, BAND)
-            top += BAND + 0.14
+            lines = max(len(self._words(band)) for band in self.seen.bands if band.documento_id == number)
+            lanes[str(number)] = _Lane(top, max(BAND, lines * LINE + 0.1))
+            top += lanes[str(number)].tall + (0.24 if self._moved(number) else 0.14)
         top += 0.12
         for session in self.seen.sessions:
             lines = max(len(self._lines(mark)) for mark in self.seen.marks if mark.session == session)
@@ -196,8 +225,8 @@ class _Picture:
         """The axis: the steps by number, and what the queue's clock told where a step moved it."""
         for at in range(1, self.seen.steps + 1):
             _write(axes, self.x[float(at)], bottom + 0.09, str(at), FAINT, align="center")
-        _write(axes, LEFT - 0.14, bottom + 0.09, say("step", "passo"), FAINT, align="right")
-        _write(axes, LEFT - 0.14, bottom + 0.29, say("queue's clock", "relógio da fila"), CLOCK, align="right")
+        self._name(axes, "step", bottom + 0.09, FAINT)
+        self._name(axes, "clock", bottom + 0.29, CLOCK)
         for at, time in self.seen.clock.items():
             x = self.x[float(at)]
             _write(axes, x, bottom + 0.29, span(time), CLOCK, align="left" if at == 0 else "center", bold=True)
@@ -205,35 +234,38 @@ class _Picture:
                 axes.plot([x, x], [TOP, bottom - 0.02], color=CLOCK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
 
     def _document(self, axes: Axes, number: int, lane: _Lane) -> None:
-        middle = lane.top + BAND / 2
-        _write(axes, LEFT - 0.14, middle, say(f"document {number}", f"documento {number}"), INK, align="right", bold=True)
+        self._name(axes, str(number), lane.top + lane.tall / 2, INK, bold=True)
         for band in self.seen.bands:
             if band.documento_id == number:
                 self._band(axes, band, lane)
         for ending in self._ends(number):
             x = self.x[ending.at]
             if ending.maximum:
-                axes.plot([x + 0.035] * 2, [lane.top - 0.07, lane.top + BAND + 0.07], color=INK, linewidth=4, zorder=7)
-            axes.plot([x, x], [lane.top - 0.05, lane.top + BAND + 0.05], color=ERROR, linewidth=2.6, zorder=8)
+                axes.plot(
+                    [x + 0.035] * 2, [lane.top - 0.07, lane.top + lane.tall + 0.07], color=INK, linewidth=4, zorder=7
+                )
+            axes.plot([x, x], [lane.top - 0.05, lane.top + lane.tall + 0.05], color=ERROR, linewidth=2.6, zorder=8)
         for renewal in self._moved(number):
             assert renewal.was is not None
             x = self.x[renewal.was]
-            axes.plot([x, x], [lane.top, lane.top + BAND], color=ERROR, linewidth=1.6, linestyle=(0, (1, 1.2)), zorder=7)
+            axes.plot(
+                [x, x], [lane.top, lane.top + lane.tall], color=ERROR, linewidth=1.6, linestyle=(0, (1, 1.2)), zorder=7
+            )
             to = self.x[renewal.now] if renewal.now is not None else x + 0.3
-            _arrow(axes, (x, lane.top + BAND + 0.06), (to, lane.top + BAND + 0.06), ERROR)
+            _arrow(axes, (x, lane.top + lane.tall + 0.06), (to, lane.top + lane.tall + 0.06), ERROR)
         for at, words, colour in self._above(number):
-            _write(axes, self.x[at], lane.top - 0.13, words, colour, align="center", bold=True)
+            _write(axes, self.x[at], lane.top - 0.13, words, colour, align="center", bold=True, card=True)
 
     def _band(self, axes: Axes, band: Band, lane: _Lane) -> None:
         x, until = self.x[band.start], self.x[band.end]
         face, edge, hatch = self._look(band)
-        box = Rectangle((x, lane.top), until - x, BAND, facecolor=face, edgecolor=edge, linewidth=0.8, zorder=3)
+        box = Rectangle((x, lane.top), until - x, lane.tall, facecolor=face, edgecolor=edge, linewidth=0.8, zorder=3)
         if hatch:
             box.set_hatch(hatch)
         axes.add_patch(box)
         words = self._words(band)
         colour = "#ffffff" if face in DARK else INK
-        middle = lane.top + BAND / 2
+        middle = lane.top + lane.tall / 2
         for row, line in enumerate(words):
             y = middle + (row - (len(words) - 1) / 2) * LINE
             _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0, card=bool(hatch), zorder=6)
@@ -254,22 +286,22 @@ class _Picture:
         }[band.kind]
 
     def _colour(self, session: str) -> str:
-        sessions = self.seen.play.scenario.sessions
-        return OWNERS[sessions.index(session) % len(OWNERS)] if session in sessions else FAINT
+        return OWNERS[(ord(session[0]) - ord("A")) % len(OWNERS)] if session else FAINT
 
     def _session(self, axes: Axes, session: str, lane: _Lane) -> None:
-        owner = any(band.owner == session for band in self.seen.bands)
-        name = say(f"worker {session}", f"worker {session}") if owner else say(f"session {session}", f"sessão {session}")
-        _write(axes, LEFT - 0.14, lane.top, name, INK, align="right", bold=owner)
+        owner = self._owns(session)
+        self._name(axes, session, lane.top, INK, bold=owner)
         end = self.seen.killed.get(session)
         last = self.x[float(end)] if end else self.x[self.seen.steps + 1.0]
-        axes.plot([LEFT, last], [lane.top, lane.top], color=LANE_LINE, linewidth=1.0, zorder=2)
+        axes.plot([self.left, last], [lane.top, lane.top], color=LANE_LINE, linewidth=1.0, zorder=2)
         if end:
             axes.plot([last], [lane.top], marker="|", markersize=13, markeredgewidth=2.5, color=INK, zorder=6)
             _write(axes, last + 0.07, lane.top, say("killed", "morto"), INK, bold=True)
         marks = [mark for mark in self.seen.marks if mark.session == session]
         for start, stop in self._open(marks, end):
-            axes.plot([self.x[start], self.x[stop]], [lane.top] * 2, color=OPEN, linewidth=5, zorder=2, solid_capstyle="butt")
+            axes.plot(
+                [self.x[start], self.x[stop]], [lane.top] * 2, color=OPEN, linewidth=5, zorder=2, solid_capstyle="butt"
+            )
         for mark, following in zip(marks, [*marks[1:], None], strict=True):
             x = self.x[float(mark.at)]
             if mark.waits and following:
@@ -287,10 +319,11 @@ class _Picture:
                 markeredgecolor=CARD if mark.refused else INK if colour in (INK, OWNERS[2]) else colour,
                 zorder=6,
             )
+            beside = any(call.at == mark.at for call in self.seen.calls)  # an arrow leaves downwards
             for row, line in enumerate(self._lines(mark)):
                 _write(
                     axes,
-                    x - MARK,
+                    x + MARK if beside else x - MARK,
                     lane.top + 0.16 + row * LINE,
                     line,
                     ERROR if mark.refused else INK,
@@ -314,15 +347,17 @@ class _Picture:
     def _outside(self, axes: Axes, lanes: dict[str, _Lane]) -> None:
         """The outside world: the receiver's lane, with what went out to it and what came back."""
         lane = lanes[""]
-        receiver = any(call.kind != "effect" for call in self.seen.calls)
-        name = say("receiver", "receptor") if receiver else say("outside world", "mundo lá fora")
-        _write(axes, LEFT - 0.14, lane.top, name, INK, align="right")
-        axes.plot([LEFT, self.x[self.seen.steps + 1.0]], [lane.top] * 2, color=INK, linewidth=1.6, zorder=2)
+        self._name(axes, "", lane.top, INK)
+        axes.plot([self.left, self.x[self.seen.steps + 1.0]], [lane.top] * 2, color=INK, linewidth=1.6, zorder=2)
         for call in self.seen.calls:
-            x = self.x[float(call.at)] + 0.0
-            ends = (x, lanes[call.session].top + 0.07), (x, lane.top)
-            _arrow(axes, *(reversed(ends) if call.kind == "answer" else ends), INK, dashed=call.kind == "may")
+            x = self.x[float(call.at)]
+            here, there = (x, lanes[call.session].top + 0.07), (x, lane.top)
+            start, end = (there, here) if call.kind == "answer" else (here, there)
+            _arrow(axes, start, end, INK, dashed=call.kind == "may")
             _write(axes, x - MARK, lane.top + 0.13, call.words, INK, card=True)
+
+    def _name(self, axes: Axes, lane: str, y: float, colour: str, bold: bool = False) -> None:
+        _write(axes, self.left - GAP, y, self.names[lane], colour, align="right", bold=bold)
 
     # -- the foot
 
@@ -351,17 +386,19 @@ class _Picture:
         kinds = {band.kind for band in self.seen.bands}
         entries = []
         if "owned" in kinds:
-            entries.append(("owned", say("owned: the lease holds", "com dono: a reserva vale")))
+            entries.append(("owned", say("owned: the lease holds", "com dono: o prazo vale")))
         if "late" in kinds:
-            entries.append(("late", say("late: the lease is over", "atrasado: a reserva venceu")))
+            entries.append(("late", say("late: the lease is over", "atrasado: o prazo venceu")))
         if self.seen.lease_ends:
-            entries.append(("lease", say("end of the lease", "fim da reserva")))
+            entries.append(("lease", say("end of the lease", "fim do prazo")))
         if any(self._moved(number) for number in self.seen.documents):
             entries.append(("renewed", say("end moved by a renewal", "fim adiado por renovação")))
         if any(each.maximum for each in self.seen.lease_ends):
             entries.append(("wall", say("maximum run time", "tempo máximo")))
         if any(mark.refused for mark in self.seen.marks):
-            entries.append(("refused", say("refused, or an error: nothing changed", "recusado ou com erro: nada mudou")))
+            entries.append(
+                ("refused", say("refused, or an error: nothing changed", "recusado ou com erro: nada mudou"))
+            )
         if any(mark.told.kind == "begin" for mark in self.seen.marks):
             entries.append(("open", say("open transaction", "transação aberta")))
         if any(call.kind == "may" for call in self.seen.calls):
@@ -391,12 +428,15 @@ class _Picture:
             y += LEGEND_LINE
 
     def _swatch(self, axes: Axes, kind: str, x: float, y: float) -> None:
-        first = next((band.owner for band in self.seen.bands if band.owner), "")
+        owners = sorted({band.owner for band in self.seen.bands if band.kind == kind})
         middle = x + 0.13
         if kind in ("owned", "late"):
-            box = Rectangle((x, y - 0.06), 0.26, 0.12, facecolor=self._colour(first) if kind == "owned" else CARD)
-            box.set(edgecolor=self._colour(first), linewidth=0.8, hatch="" if kind == "owned" else "////")
-            axes.add_patch(box)
+            part = 0.26 / len(owners)
+            for number, owner in enumerate(owners):
+                colour = self._colour(owner)
+                box = Rectangle((x + number * part, y - 0.06), part, 0.12, edgecolor=colour, linewidth=0.8)
+                box.set(facecolor=colour if kind == "owned" else CARD, hatch="" if kind == "owned" else "////")
+                axes.add_patch(box)
         elif kind == "lease":
             axes.plot([middle] * 2, [y - 0.08, y + 0.08], color=ERROR, linewidth=2.6)
         elif kind == "wall":

@@ -19,7 +19,7 @@ STATUS = {
     "processando": Text("in work", "em andamento"),
     "concluido": Text("finished", "concluído"),
     "falhou": Text("given up", "encerrado com falha"),
-    "conciliacao": Text("for people", "com pessoas"),
+    "conciliacao": Text("waits for people", "aguarda pessoas"),
     "pausado": Text("paused", "pausado"),
 }
 STAGE = {
@@ -43,7 +43,7 @@ COMMANDS = {
     "concluir": Text("finish", "concluir"),
     "falhar": Text("fail", "falhar"),
     "renovar": Text("renew", "renovar"),
-    "conciliar": Text("to people", "a pessoas"),
+    "conciliar": Text("hand to people", "passar a pessoas"),
     "confirmar": Text("confirm", "confirmar"),
     "pausar": Text("pause", "pausar"),
     "retomar": Text("resume", "retomar"),
@@ -60,17 +60,24 @@ BY_VERSION = ("confirmar", "pausar", "retomar", "reenfileirar")  # … the other
 
 @dataclass(frozen=True)
 class Told:
-    """A step in words. `about` are the lines on what it named: document, token or version."""
+    """A step in words.
+
+    `about` are the lines on what it named: document, token or version. `short` is the result where there is but one document.
+    """
 
     kind: Kind
     verb: str
     about: tuple[str, ...] = ()
     result: str = ""
+    short: str = ""
 
     def lines(self, with_document: bool = True) -> tuple[str, ...]:
-        """The words from top to bottom, as a label; without the document where there is only one."""
-        about = self.about if with_document else tuple(line for line in self.about if not line.startswith(_document("")))
-        return tuple(line for line in (self.verb, *about, self.result) if line)
+        """The words from top to bottom, as a label; they need not name the document where there is only one."""
+        about = (
+            self.about if with_document else tuple(line for line in self.about if not line.startswith(_document("")))
+        )
+        result = self.result if with_document else self.short or self.result
+        return tuple(line for line in (self.verb, *about, result) if line)
 
     def __str__(self) -> str:
         """The words in one line."""
@@ -168,7 +175,9 @@ def _search(name: str, run: StepRun) -> Told:
     if not found:
         none = say("→ nothing free", "→ nada livre") if name == "reservar" else say("→ none late", "→ nenhum atrasado")
         return Told("nothing", verb, (), none)
-    return Told("acted", verb, (), f"→ {_documents(found)}")
+    tokens = run.column("token_reserva") if "token_reserva" in (run.columns or ()) else ()
+    short = f"→ token {tokens[0]}" if tokens else counted(len(found))
+    return Told("acted", verb, (), f"→ {_documents(found)}", short)
 
 
 def _command(name: str, arguments: str, run: StepRun) -> Told:
