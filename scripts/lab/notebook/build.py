@@ -1,4 +1,4 @@
-"""Make the notebooks from their texts, notebooks/py/*.py, and run them; draw the README's picture."""
+"""Make the notebooks from their texts, notebooks/py/*.py, and run them; draw the pictures of the pages."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nbformat import NotebookNode
 
 from lab.base import config, paths
 from lab.notebook.variants import play_working
+from lab.scenario import ownership_figure
 from lab.scenario.library import find_scenario
 from lab.scenario.timeline import timeline
 from lab.server.target import open_target
@@ -22,6 +23,8 @@ from lab.server.target import open_target
 NOTEBOOKS = paths.ROOT / "notebooks"
 PICTURE = NOTEBOOKS / "images" / "02_for_update_waits.png"
 PICTURE_DOTS = 200  # an inch: twice the width of a page, for sharp screens
+OWNERSHIP = ("05_blanket", "06_late_writes", "07_maximum", "08_by_category", "09_unknown", "10_pause")
+OWNERSHIP_DOTS = 150
 CELL_SECONDS = 60
 # What a notebook says about itself: nothing of the machine it was run on.
 METADATA = {
@@ -109,6 +112,26 @@ def draw() -> None:
     figure.savefig(PICTURE, dpi=PICTURE_DOTS, metadata={"Software": None})
 
 
+def draw_ownership() -> list[Path]:
+    """Draw who owned what in one play of each lesson from 05 on, in both languages; returns the files."""
+    made = []
+    with open_target().database("picture") as conninfo:
+        for name in OWNERSHIP:
+            play = play_working(find_scenario(name), conninfo, {})
+            for language in ("en", "pt"):
+                path = ownership_picture(name, language)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with config.changed(LAB_LANG=language):
+                    ownership_figure.figure(play).savefig(path, dpi=OWNERSHIP_DOTS, metadata={"Software": None})
+                made.append(path)
+    return made
+
+
+def ownership_picture(name: str, language: str) -> Path:
+    """Where the picture of a scenario lies, in that language."""
+    return PICTURE.parent / ("pt" if language == "pt" else "") / f"{name}.png"
+
+
 def main() -> None:
     """Make the notebooks whose numbers are given (all, and the picture, without any)."""
     config.drop("LAB_LANG")  # both languages stand in the notebooks
@@ -123,7 +146,8 @@ def main() -> None:
         print(notebook_of(text).relative_to(paths.ROOT))
     if not wanted:
         draw()
-        print(PICTURE.relative_to(paths.ROOT))
+        for picture in (PICTURE, *draw_ownership()):
+            print(picture.relative_to(paths.ROOT))
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ class _Picture:
         """What stands above a document's band: where, the words, and their colour."""
         labels = []
         for ending in self._ends(number):
-            words = say(f"lease ends {span(ending.time)}", f"prazo vence {span(ending.time)}")
+            words = say(f"lease ends {span(ending.time)}", f"fim do prazo {span(ending.time)}")
             if ending.maximum:
                 words = say(f"maximum run time {span(ending.time)}", f"tempo máximo {span(ending.time)}")
             labels.append((ending.at, words, INK if ending.maximum else ERROR))
@@ -265,9 +265,9 @@ class _Picture:
         axes.add_patch(box)
         words = self._words(band)
         colour = "#ffffff" if face in DARK else INK
-        middle = lane.top + lane.tall / 2
+        top = lane.top + (lane.tall - len(words) * LINE) / 2
         for row, line in enumerate(words):
-            y = middle + (row - (len(words) - 1) / 2) * LINE
+            y = top + (row + 0.5) * LINE
             _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0, card=bool(hatch), zorder=6)
 
     def _look(self, band: Band) -> tuple[str, str, str]:
@@ -320,17 +320,10 @@ class _Picture:
                 zorder=6,
             )
             beside = any(call.at == mark.at for call in self.seen.calls)  # an arrow leaves downwards
-            for row, line in enumerate(self._lines(mark)):
-                _write(
-                    axes,
-                    x + MARK if beside else x - MARK,
-                    lane.top + 0.16 + row * LINE,
-                    line,
-                    ERROR if mark.refused else INK,
-                    bold=mark.refused,
-                    card=True,
-                    zorder=5,
-                )
+            words = "\n".join(self._lines(mark))
+            left = x + MARK if beside else x - MARK
+            colour = ERROR if mark.refused else INK
+            _write(axes, left, lane.top + 0.1, words, colour, bold=mark.refused, card=True, from_top=True, zorder=5)
 
     def _open(self, marks: Sequence[Mark], killed: int | None) -> Iterator[tuple[float, float]]:
         """From where to where the session's transactions were open."""
@@ -468,10 +461,11 @@ def _write(
     align: str = "left",
     bold: bool = False,
     card: bool = False,
+    from_top: bool = False,
     zorder: float = 9,
 ) -> None:
     text = axes.text(x, y, words, size=SIZE, color=colour, weight="bold" if bold else "normal", zorder=zorder)
-    text.set(horizontalalignment=align, verticalalignment="center_baseline", parse_math=False)
+    text.set(horizontalalignment=align, verticalalignment="top" if from_top else "center_baseline", parse_math=False)
     if card:
         text.set_bbox({"facecolor": CARD, "edgecolor": "none", "pad": 0.6})  # no line goes through it
 
