@@ -173,7 +173,7 @@ def _search(name: str, run: StepRun) -> Told:
     found = documents(run)
     verb = str(SEARCHES[name])
     if not found:
-        none = say("→ nothing free", "→ nada livre") if name == "reservar" else say("→ none late", "→ nenhum atrasado")
+        none = say("→ nothing free", "→ nada livre") if name == "reservar" else say("→ none", "→ nenhum")
         return Told("nothing", verb, (), none)
     tokens = run.column("token_reserva") if "token_reserva" in (run.columns or ()) else ()
     short = f"→ token {tokens[0]}" if tokens else counted(len(found))
