@@ -78,9 +78,7 @@ __all__ = [
     "truth_table",
 ]
 
-PIXELS = (
-    830  # the width of a page of GitHub, and of most pictures; the file itself has twice as many for the sharp screens
-)
+PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
 DOTS = 160  # an inch
 IN_ENGLISH = {
     "sim": "yes",

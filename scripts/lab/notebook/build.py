@@ -1,4 +1,4 @@
-"""Make the notebooks from their texts, notebooks/py/*.py, and run them; draw the pictures of the pages."""
+"""Make the notebooks from their texts, notebooks/py/*.py, and run them; draw the README's picture."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from lab.server.target import open_target
 NOTEBOOKS = paths.ROOT / "notebooks"
 PICTURE = NOTEBOOKS / "images" / "02_for_update_waits.png"
 PICTURE_DOTS = 200  # an inch: twice the width of a page, for sharp screens
-OWNERSHIP = ("05_blanket", "06_late_writes", "07_maximum", "08_by_category", "09_unknown", "10_pause")
-OWNERSHIP_DOTS = 150
 CELL_SECONDS = 60
 # What a notebook says about itself: nothing of the machine it was run on.
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+# The plays whose picture of ownership stands on a page, one a lesson.
+OWNERSHIP = ("05_blanket", "06_late_writes", "07_maximum", "08_by_category", "09_unknown", "10_pause")
+OWNERSHIP_DOTS = 150
 
 
 def texts() -> list[Path]:
