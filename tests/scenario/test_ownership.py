@@ -8,6 +8,7 @@ from itertools import combinations
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from lab.base.errors import LabError
@@ -251,6 +252,7 @@ def test_every_scenario_can_be_drawn_with_room_for_every_label_in_both_languages
     for language in ("en", "pt"):
         monkeypatch.setenv("LAB_LANG", language)
         _check_labels(play)
+        _check_bands(play)
         _check_words(play)
 
 
@@ -268,6 +270,25 @@ def _check_labels(play: Play) -> None:
         (a0, b0, a1, b1), (c0, d0, c1, d1) = boxes[one], boxes[other]
         apart = a1 <= c0 or c1 <= a0 or b1 <= d0 or d1 <= b0
         assert apart, f"{one.get_text()!r} lies on {other.get_text()!r}"
+
+
+def _check_bands(play: Play) -> None:
+    """Each band holds its owner's name, or its state, within its own edges."""
+    figure = ownership_figure.figure(play)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
+    bars = [bar.get_window_extent() for bar in figure.axes[0].patches if isinstance(bar, Rectangle) and bar.zorder == 3]
+    for band in ownership.ownership(play).bands:
+        said = ownership.band_words(band)[0]
+        held = [
+            bar
+            for bar in bars
+            for text in texts
+            if text.get_text() == said and bar.x0 <= _box(text)[0] and _box(text)[2] <= bar.x1
+            if bar.y0 <= _box(text)[1] and _box(text)[3] <= bar.y1
+        ]
+        assert held, f"{said} stands in no band"
 
 
 def _box(text: Text) -> tuple[float, float, float, float]:

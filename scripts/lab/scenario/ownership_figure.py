@@ -379,7 +379,7 @@ class _Picture:
         kinds = {band.kind for band in self.seen.bands}
         entries = []
         if "owned" in kinds:
-            entries.append(("owned", say("owned: the lease holds", "com dono: o prazo vale")))
+            entries.append(("owned", say("owned: the lease holds (until …)", "com dono: o prazo vale (até …)")))
         if "late" in kinds:
             entries.append(("late", say("late: the lease is over", "atrasado: o prazo venceu")))
         if self.seen.lease_ends:
