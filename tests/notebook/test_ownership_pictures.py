@@ -9,7 +9,7 @@ import pytest
 
 from lab.base import paths
 from lab.lessons.registry import lessons
-from lab.notebook import build
+from lab.notebook import api, build
 from lab.notebook.variants import play_working
 from lab.scenario.library import find_scenario
 from lab.scenario.ownership import ownership
@@ -42,6 +42,20 @@ def test_the_lessons_of_leases_have_one_each_and_draw_their_plays_so_in_the_note
         if text.name[:2] in drawn:
             written = text.read_text(encoding="utf-8")
             assert "nb.ownership(" in written and "nb.timeline(" not in written, text.name
+
+
+def test_it_is_shown_with_its_alt_text_and_wider_where_its_words_need_it(
+    module_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[dict[str, str], dict[str, dict[str, object]]]] = []
+    monkeypatch.setattr(api, "display", lambda data, raw, metadata: shown.append((data, metadata)))
+    for name in ("06_late_writes", "09_unknown"):
+        api.ownership(play_working(find_scenario(name), module_database, {}))
+    (narrow, narrow_is), (wide, wide_is) = shown
+    assert narrow["text/plain"].startswith("Document 1: at first: pending; from step 1: owned by A, token 1")
+    assert narrow_is["image/png"] == {"width": api.PIXELS, "alt": narrow["text/plain"]}
+    assert wide_is["image/png"]["alt"] == wide["text/plain"]
+    assert isinstance(width := wide_is["image/png"]["width"], int) and width > api.PIXELS
 
 
 def test_in_a_notebook_its_alt_text_says_what_it_shows() -> None:

@@ -153,6 +153,33 @@ def test_a_name_written_over_by_hand_makes_another_owner_under_the_same_token(se
     ]
 
 
+def test_a_new_token_under_the_same_name_is_another_owner(seen: Seen) -> None:
+    seized = mutated(
+        "06_late_writes",
+        (
+            "SELECT documento_id, status, versao, tentativas, worker_anterior\nFROM recuperar('vigia');",
+            "SELECT 1 AS um;",
+        ),
+        (
+            "SELECT documento_id, token_reserva, versao, tentativas\nFROM reservar('worker-a');\n-- @step a_finishes",
+            "UPDATE fila_documentos SET token_reserva = nextval('token_reserva_seq')\nWHERE documento_id = 1;\n"
+            "-- @step a_finishes",
+        ),
+    )
+    assert [(kind, owner, token) for kind, owner, token, *_ in _told(seen(seized))][1:4] == [
+        ("owned", "A", 1),
+        ("late", "A", 1),
+        ("late", "B", 2),
+    ]
+
+
+def test_the_end_of_a_transaction_is_told_and_a_commit_that_saves_nothing_is_refused(seen: Seen) -> None:
+    ends = [(mark.at, mark.told.verb) for mark in seen("06_same_moment").marks if mark.told.kind == "end"]
+    assert ends == [(7, "commit"), (9, "commit")]
+    assert _refused(seen("08_commit_after_error"))[-1] == (5, "A", "commit, rolled back")
+    assert [mark.told.verb for mark in seen("07_inside_transaction").marks if mark.told.kind == "end"] == ["roll back"]
+
+
 def test_a_failure_has_its_category_and_the_time_of_the_next_try(seen: Seen) -> None:
     sorted_out = seen("08_by_category")
     ended = [band for band in sorted_out.bands if band.documento_id == 1][-1]
