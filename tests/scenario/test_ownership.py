@@ -187,6 +187,7 @@ def test_a_failure_has_its_category_and_the_time_of_the_next_try(seen: Seen) -> 
     (off,) = [band for band in sorted_out.bands if band.kind == "put_off"]
     assert (off.documento_id, off.category, off.start, _half(off.end)) == (2, "sistemico", 4, 5.5)
     assert off.due is not None and off.due > 60  # the tenth attempt waits for minutes
+    assert off.end > max(end.at for end in sorted_out.lease_ends)  # 0:30 comes before that, in the same hour
     assert ownership.band_words(off)[0] == "put off"
     assert any(word.startswith("due at ") for word in ownership.band_words(off))
 

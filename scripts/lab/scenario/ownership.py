@@ -407,7 +407,7 @@ class _Reader:
         if time is None or at >= self.last or not self.clocks[at] < time <= self.clocks[at + 1]:
             return None
         share = (time - self.clocks[at]) / (self.clocks[at + 1] - self.clocks[at])
-        return at + min(max(share, 0.2), 0.8)  # apart from both steps
+        return at + 0.2 + 0.6 * share  # apart from both steps, and what comes first on the left
 
     def _position(self, time: float) -> float | None:
         """Where in the play the clock passes this time."""
