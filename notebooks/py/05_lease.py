@@ -83,10 +83,10 @@ nb.ask("05_blanket", "o_resets")
 guess = ...  # a number of leases
 
 # %%
-blanket = nb.play("05_blanket", pause=0.3)
+blanket = nb.play("05_blanket")
 nb.answer(guess, blanket["o_resets"].column("ainda_valia").count("t"))
 nb.claim("05_blanket", blanket)
-nb.timeline(blanket)
+nb.ownership(blanket)
 nb.table(blanket, "o_resets")
 
 # %% [markdown]

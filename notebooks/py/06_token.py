@@ -63,9 +63,9 @@ nb.ask("06_late_writes", "a_finishes")
 guess = ...  # a number of rows
 
 # %%
-fenced = nb.play("06_late_writes", pause=0.3)
+fenced = nb.play("06_late_writes")
 nb.answer(guess, len(fenced["a_finishes"].rows))
-nb.timeline(fenced)
+nb.ownership(fenced)
 nb.claim("06_late_writes", fenced)
 nb.events(fenced)
 

@@ -45,10 +45,10 @@ nb.ask("07_too_short", "c_counts")
 guess = ...  # a number of effects
 
 # %%
-short = nb.play("07_too_short", pause=0.3)
+short = nb.play("07_too_short")
 nb.answer(guess, short["c_counts"].one("efeitos"))
 nb.claim("07_too_short", short)
-nb.timeline(short)
+nb.ownership(short)
 nb.events(short)
 
 # %% [markdown]
@@ -64,10 +64,10 @@ nb.ask("07_renewed", "b_claims")
 guess = ...  # a document's number
 
 # %%
-renewed = nb.play("07_renewed", pause=0.3)
+renewed = nb.play("07_renewed")
 nb.answer(guess, renewed["b_claims"].one("documento_id"))
 nb.claim("07_renewed", renewed)
-nb.timeline(renewed)
+nb.ownership(renewed)
 nb.table(renewed, "c_counts")
 
 # %% [markdown]
@@ -107,7 +107,7 @@ guess = ...  # a number of rows
 # %%
 nb.answer(guess, len(longest["h_beats_at_15"].rows))
 nb.claim("07_maximum", longest)
-nb.events(longest)
+nb.ownership(longest)
 
 # %% [markdown]
 # **Why.** `renovar` never sets a deadline beyond `iniciado_em + tempo_maximo()`. At minute 12 it asked for five minutes and got

@@ -44,10 +44,10 @@ nb.ask("08_one_retry", "a_claims_again")
 guess = ...  # a document's number
 
 # %%
-hammered = nb.play("08_one_retry", pause=0.3)
+hammered = nb.play("08_one_retry")
 nb.answer(guess, hammered["a_claims_again"].one("documento_id"))
 nb.claim("08_one_retry", hammered)
-nb.timeline(hammered)
+nb.ownership(hammered)
 nb.table(hammered, "c_reads")
 
 # %% [markdown]
@@ -63,10 +63,10 @@ nb.ask("08_by_category", "b_claims")
 guess = ...  # such as: 1 2
 
 # %%
-sorted_out = nb.play("08_by_category", pause=0.3)
+sorted_out = nb.play("08_by_category")
 nb.answer(guess, " ".join(map(str, sorted_out["b_claims"].column("documento_id"))))
 nb.claim("08_by_category", sorted_out)
-nb.timeline(sorted_out)
+nb.ownership(sorted_out)
 nb.table(sorted_out, "c_reads")
 
 # %% [markdown]

@@ -62,10 +62,10 @@ nb.ask("09_unknown", "b_finishes_blindly")
 guess = ...  # row, none or error
 
 # %%
-unknown = nb.play("09_unknown", pause=0.3)
+unknown = nb.play("09_unknown")
 blind = unknown["b_finishes_blindly"]
 nb.answer(guess, "error" if blind.sqlstate else "row" if blind.rows else "none")
-nb.timeline(unknown)
+nb.ownership(unknown)
 nb.sql("09_unknown", "b_records", "b_finishes")
 nb.claim("09_unknown", unknown)
 nb.table(unknown, "c_reads")

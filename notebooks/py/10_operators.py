@@ -45,7 +45,7 @@ nb.ask("10_pause", "o_pauses")
 guess = ...  # a number of rows
 
 # %%
-paused = nb.play("10_pause", pause=0.3)
+paused = nb.play("10_pause")
 nb.answer(guess, len(paused["o_pauses"].rows))
 nb.table(paused, "o_examines")
 
@@ -61,7 +61,7 @@ guess = ...  # a number of rows
 # %%
 nb.answer(guess, len(paused["a_finishes"].rows))
 nb.claim("10_pause", paused)
-nb.timeline(paused)
+nb.ownership(paused)
 nb.events(paused)
 
 # %% [markdown]

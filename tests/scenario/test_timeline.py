@@ -27,7 +27,7 @@ def test_a_wait_is_labelled_with_whom_and_ends_in_its_error(queue_database: str)
     assert 1.9 < wait.end - wait.start < 4
     error, count = timeline.marks(play, "B")
     assert (error.label, error.error) == ("55P03", True)
-    assert (count.label, count.error) == ("pendentes: 4", False)
+    assert (count.label, count.error) == ("4 pending", False)
     assert timeline.releases(play) == []  # the server ended this wait, not A
 
 
@@ -39,7 +39,7 @@ def test_a_session_keeps_its_locks_from_begin_to_commit(queue_database: str) -> 
     assert b.end - b.start >= WORK
     assert not [segment for name in "AB" for segment in timeline.segments(play, name) if segment.kind == "waits"]
     assert timeline.in_words(play) == (
-        "session A: BEGIN, document 1, COMMIT; session B: BEGIN, SET, lock_timeout: 2s, document 2, COMMIT"
+        "session A: BEGIN, document 1, COMMIT; session B: BEGIN, SET, waits 2s at most, document 2, COMMIT"
     )
 
 
@@ -88,7 +88,11 @@ def test_a_queue_of_a_size_that_no_picture_holds_is_refused(sessions: int) -> No
         queue_of(sessions, skip_locked=True)
 
 
-def test_nothing_is_too_short_to_be_seen_and_no_label_lies_on_another(queue_database: str) -> None:
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_nothing_is_too_short_to_be_seen_and_no_label_lies_on_another(
+    language: str, queue_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_LANG", language)
     plays = [
         play_working(find_scenario("02_lock_timeout"), queue_database, {}),
         play_working(find_scenario("02_balance_waits"), queue_database, {"a_spends": WORK}),
@@ -101,6 +105,8 @@ def test_nothing_is_too_short_to_be_seen_and_no_label_lies_on_another(queue_data
         canvas = FigureCanvasAgg(figure)
         canvas.draw()  # type: ignore[no-untyped-call]
         width, height = canvas.get_width_height()
+        for words in figure.legends[0].get_texts():
+            assert words.get_window_extent().x0 > 0 and words.get_window_extent().x1 < width, words.get_text()
         for axes in figure.axes:
             assert all(_pixels(axes, bar) >= 3 for bar in axes.patches if isinstance(bar, Rectangle) and _dark(bar))
             boxes = [text.get_window_extent() for text in axes.findobj(_is_label)]
@@ -177,3 +183,29 @@ def _is_label(artist: object) -> bool:
     return (
         isinstance(artist, Text) and bool(artist.get_text()) and artist.get_visible() and artist.get_fontsize() == 9.0
     )
+
+
+def test_no_picture_names_a_column(queue_database: str) -> None:
+    """A result of one value says what it is in words; what has none of its own stands alone."""
+    shown = {
+        which: timeline.in_words(play_working(find_scenario(which), queue_database, {}))
+        for which in ("03_passes", "03_report", "04_stranger_lock", "05_frozen_now")
+    }
+    assert "waits 2s at most" in shown["03_passes"]
+    assert "4 documents" in shown["03_report"]
+    assert "gate closed: yes" in shown["04_stranger_lock"]
+    assert [words for words in shown.values() if "_" in words] == []
+
+
+def test_a_picture_speaks_portuguese(queue_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LANG", "pt")
+    play = play_working(find_scenario("02_lock_timeout"), queue_database, {})
+    assert timeline.in_words(play).startswith("sessão A: ")
+    assert "espera por A, 2,0 s, 55P03, 4 pendentes" in timeline.in_words(play)
+    legend = [text.get_text() for text in timeline.timeline(play).legends[0].get_texts()]
+    assert legend == [
+        "comando em execução",
+        "transação aberta: segura os bloqueios",
+        "espera por um bloqueio",
+        "erro, com SQLSTATE",
+    ]

@@ -36,6 +36,8 @@ from lab.lessons.lesson import Check, Observed
 from lab.notebook import claims_chart as bars
 from lab.notebook.variants import play_working, queue_of
 from lab.protocol import loader, source
+from lab.scenario import ownership as owners
+from lab.scenario import ownership_figure
 from lab.scenario import timeline as pictures
 from lab.scenario.grammar import Step
 from lab.scenario.library import find_scenario
@@ -60,6 +62,7 @@ __all__ = [
     "load",
     "observe",
     "outcomes",
+    "ownership",
     "play",
     "query",
     "queue_up",
@@ -385,6 +388,15 @@ def timeline(*plays: Play, titles: tuple[str, ...] = (), note: str = "") -> None
         _show(f"*{shared} {CROWDED}*")
 
 
+def ownership(played: Play) -> None:
+    """Show who owned each document of a play, step by step, and what was refused; see lab.scenario.ownership_figure.figure.
+
+    Raises LabError, saying what to do, for a play without leases (before lesson 05).
+    """
+    figure = ownership_figure.figure(played)
+    _picture(figure, owners.in_words(played))
+
+
 def shares(races: Mapping[str, Race]) -> None:
     """Show how many documents each session of each race claimed, and how many of them another one had claimed too."""
     words = "; ".join(
@@ -397,7 +409,8 @@ def _picture(figure: Figure, words: str) -> None:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DOTS, metadata={"Software": None})
     shown = {"image/png": base64.b64encode(file.getvalue()).decode(), "text/plain": words}
-    display(shown, raw=True, metadata={"image/png": {"width": PIXELS}})  # type: ignore[no-untyped-call]
+    width = round(PIXELS * figure.get_figwidth() / pictures.WIDTH)  # all words the same size
+    display(shown, raw=True, metadata={"image/png": {"width": width, "alt": words}})  # type: ignore[no-untyped-call]
 
 
 # -- words

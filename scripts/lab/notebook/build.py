@@ -15,6 +15,7 @@ from nbformat import NotebookNode
 
 from lab.base import config, paths
 from lab.notebook.variants import play_working
+from lab.scenario import ownership_figure
 from lab.scenario.library import find_scenario
 from lab.scenario.timeline import timeline
 from lab.server.target import open_target
@@ -28,6 +29,9 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+# The plays whose picture of ownership stands on a page, one a lesson.
+OWNERSHIP = ("05_blanket", "06_late_writes", "07_maximum", "08_by_category", "09_unknown", "10_pause")
+OWNERSHIP_DOTS = 150
 
 
 def texts() -> list[Path]:
@@ -109,6 +113,26 @@ def draw() -> None:
     figure.savefig(PICTURE, dpi=PICTURE_DOTS, metadata={"Software": None})
 
 
+def draw_ownership() -> list[Path]:
+    """Draw who owned what in one play of each lesson from 05 on, in both languages; returns the files."""
+    made = []
+    with open_target().database("picture") as conninfo:
+        for name in OWNERSHIP:
+            play = play_working(find_scenario(name), conninfo, {})
+            for language in ("en", "pt"):
+                path = ownership_picture(name, language)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with config.changed(LAB_LANG=language):
+                    ownership_figure.figure(play).savefig(path, dpi=OWNERSHIP_DOTS, metadata={"Software": None})
+                made.append(path)
+    return made
+
+
+def ownership_picture(name: str, language: str) -> Path:
+    """Where the picture of a scenario lies, in that language."""
+    return PICTURE.parent / ("pt" if language == "pt" else "") / f"{name}.png"
+
+
 def main() -> None:
     """Make the notebooks whose numbers are given (all, and the picture, without any)."""
     config.drop("LAB_LANG")  # both languages stand in the notebooks
@@ -123,7 +147,8 @@ def main() -> None:
         print(notebook_of(text).relative_to(paths.ROOT))
     if not wanted:
         draw()
-        print(PICTURE.relative_to(paths.ROOT))
+        for picture in (PICTURE, *draw_ownership()):
+            print(picture.relative_to(paths.ROOT))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from lab.base.language import say
 from lab.experiments.concurrent_claims import Race
 from lab.scenario.timeline import CARD, FAINT, HATCH, INK, OPEN, WAITS, WIDTH
 
@@ -31,13 +32,18 @@ def shares(races: Mapping[str, Race]) -> Figure:
         axes.set_title(title, size=10, weight="bold", color=INK, loc="left")
         axes.set_xticks(sessions)
         axes.tick_params(length=0, labelsize=8.5, colors=FAINT)
-        axes.set_xlabel("session", size=8.5, color=FAINT)
+        axes.set_xlabel(say("session", "sessão"), size=8.5, color=FAINT)
         axes.spines[["left", "right", "top"]].set_visible(False)
         axes.spines["bottom"].set_color(FAINT)
-    panels[0].set_ylabel("documents claimed", size=8.5, color=FAINT)
+    panels[0].set_ylabel(say("documents claimed", "documentos reservados"), size=8.5, color=FAINT)
     entries = [
-        Patch(facecolor=OPEN, label="by this session only"),
-        Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="by another session too"),
+        Patch(facecolor=OPEN, label=say("by this session only", "só por esta sessão")),
+        Patch(
+            facecolor=WAITS,
+            edgecolor=HATCH,
+            hatch="////",
+            label=say("by another session too", "também por outra sessão"),
+        ),
     ]
     figure.legend(handles=entries, loc="lower center", ncols=2, frameon=False, fontsize=8.5, labelcolor=INK)
     return figure

@@ -12,6 +12,7 @@ from lab.scenario import grammar
 from lab.scenario.grammar import Scenario, Step
 from lab.scenario.library import find_scenario
 from lab.scenario.player import play
+from lab.scenario.queue_state import observing
 from lab.scenario.result import Event, Play, StepRun
 from lab.server import schema
 
@@ -83,13 +84,25 @@ class Work:
 
 
 def play_working(which: Scenario, conninfo: str, work: Mapping[str, float], pause: float = 0.0) -> Play:
-    """Rebuild the scenario's state in the database and play it; `work` and `pause` are as in Work.
+    """Rebuild the scenario's state in the database, play it and note what the queue held; `work` and `pause` are as in Work.
 
     Raises LabError, saying why, if it does not go as the scenario announces.
     """
     schema.build(conninfo, which.state)
     pace = Work(work, pause)
-    played = play(which, conninfo, before=pace.before, seen=pace.seen)
+    with observing(conninfo) as observer:
+
+        def before(played: Play, step: Step) -> None:
+            pace.before(played, step)
+            if not played.states:
+                played.states.append(observer.read())
+
+        def seen(played: Play, event: Event) -> None:
+            pace.seen(played, event)
+            if event.run is not None:
+                played.states.append(observer.read())
+
+        played = play(which, conninfo, before=before, seen=seen)
     if played.failure:
         raise LabError(played.failure)
     played.paced = bool(work or pause)

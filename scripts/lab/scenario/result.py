@@ -7,6 +7,7 @@ from typing import Literal
 
 from lab.base.errors import PlayError
 from lab.scenario.grammar import Scenario, Step
+from lab.scenario.queue_state import QueueState
 
 StepOutcome = Literal["done", "error", "waiting"]
 
@@ -83,7 +84,8 @@ class Event:
 class Play:
     """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did.
 
-    `paced` is whether pauses were made between its statements.
+    `paced` is whether pauses were made between its statements. `states` is what the queue held before the first step and after
+    each event of a step; there are none if the play was not observed.
     """
 
     scenario: Scenario
@@ -92,6 +94,12 @@ class Play:
     failure: str | None = None
     seconds: float = 0.0
     paced: bool = False
+    states: list[QueueState] = field(default_factory=list)
+
+    @property
+    def steps_seen(self) -> list[Event]:
+        """The events of steps, without the notices: one for a step that ended at once, two for one that waited."""
+        return [event for event in self.events if event.run is not None]
 
     def __getitem__(self, step: str) -> StepRun:
         """The run of the step of that name; PlayError if it was not reached."""

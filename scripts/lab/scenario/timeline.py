@@ -16,7 +16,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from lab.base.language import Text, say
 from lab.scenario.result import Play, StepRun
+from lab.scenario.step_words import counted, moves_clock
 
 # Okabe and Ito's colours: told apart by the colour-blind. Waiting is hatched as well, an error has a cross as well.
 RUNS = "#0b3c5d"
@@ -38,6 +40,20 @@ STRIP = 0.2  # inches above the lanes for what the lab's clock tells
 ROOM = 1.04  # the axis is longer than the play …
 LABEL_SIZE = 9.0  # points
 LETTER = 0.55  # the mean width of a letter, as a share of its size
+
+# What the columns of one value say, in a reader's words.
+VALUES = {
+    "pendentes": Text("{} pending", "{} pendentes"),
+    "documentos": Text("{} documents", "{} documentos"),
+    "bloqueados": Text("{} locked", "{} bloqueados"),
+    "encontrados": Text("{} found", "{} encontrados"),
+    "valor": Text("amount {}", "valor {}"),
+    "lock_timeout": Text("waits {} at most", "espera até {}"),
+    "aceito": Text("accepted: {}", "aceito: {}"),
+    "encerrado": Text("ended: {}", "encerrado: {}"),
+    "portao_fechado": Text("gate closed: {}", "portão fechado: {}"),
+    "a_segura_bloqueios": Text("A holds locks: {}", "A segura bloqueios: {}"),
+}
 
 Kind = Literal["runs", "waits", "open"]
 
@@ -124,13 +140,13 @@ def marks(play: Play, session: str) -> list[Mark]:
     return [
         Mark(_end(play, run), result(run), error=run.outcome == "error")
         for run in _runs(play, session)
-        if run.outcome == "error" or (run.columns is not None and not _moves_clock(run)) or _closes(run)
+        if run.outcome == "error" or (run.columns is not None and not moves_clock(run)) or _closes(run)
     ]
 
 
 def moves(play: Play) -> list[Mark]:
     """The moments at which a step moved the lab's clock, and what it tells from then on, since the play began."""
-    return [Mark(_end(play, run), result(run)) for run in play.runs.values() if _moves_clock(run)]
+    return [Mark(_end(play, run), result(run)) for run in play.runs.values() if moves_clock(run)]
 
 
 def crowded(*plays: Play) -> int:
@@ -142,18 +158,18 @@ def crowded(*plays: Play) -> int:
 
 
 def result(run: StepRun) -> str:
-    """What a statement gave, in a word or two: `document 1`, `pendentes: 4`, `0 rows`, `55P03`, `COMMIT`, `clock +7 min`."""
+    """What a statement gave, in a word or two: `document 1`, `4 pending`, `0 rows`, `55P03`, `COMMIT`, `clock +7 min`."""
     if run.outcome == "error":
         return run.sqlstate or ""
-    if _moves_clock(run):
-        return f"clock +{_length(run.value or '')}"
+    if moves_clock(run):
+        return say("clock", "relógio") + f" +{_length(run.value or '')}"
     if run.columns is None:
         return run.command
     if len(run.rows) == 1 and run.columns[0] == "documento_id":
-        return f"document {run.value}"
+        return say(f"document {run.value}", f"documento {run.value}")
     if len(run.rows) == 1 and len(run.columns) == 1:
-        return f"{run.columns[0]}: {run.value}"
-    return f"{len(run.rows)} row{'' if len(run.rows) == 1 else 's'}"
+        return str(VALUES.get(run.columns[0], Text("→ {}", "→ {}"))).format(_plain(run.value))
+    return counted(len(run.rows))
 
 
 def releases(play: Play) -> list[tuple[StepRun, StepRun]]:
@@ -178,15 +194,18 @@ def _end(play: Play, run: StepRun) -> float:
 
 
 def _wait(run: StepRun) -> str:
-    return f"waits for {' and '.join(run.waited_for)}, {run.seconds:.1f} s"
+    names = say(" and ", " e ").join(run.waited_for)
+    seconds = f"{run.seconds:.1f}"
+    return say(f"waits for {names}, {seconds} s", f"espera por {names}, {seconds.replace('.', ',')} s")
 
 
 def _closes(run: StepRun) -> bool:
     return run.command in ("COMMIT", "ROLLBACK")
 
 
-def _moves_clock(run: StepRun) -> bool:
-    return run.outcome == "done" and run.step.sql.startswith("UPDATE relogio_do_laboratorio")
+def _plain(value: str | None) -> str:
+    """A value as the server sent it; a boolean in words."""
+    return {None: say("none", "nenhum"), "t": say("yes", "sim"), "f": say("no", "não")}.get(value, value or "")
 
 
 def _length(interval: str) -> str:
@@ -202,9 +221,17 @@ def _note(plays: Sequence[Play]) -> str:
     """What the seconds of the axis are worth."""
     made_up = any(play.paced for play in plays)
     if any(moves(play) for play in plays):
-        pauses = "The seconds are pauses made up for the picture; the" if made_up else "The"
-        return f"{pauses} story's time is the lab's clock, which a session moves on."
-    return "The pauses between statements are made up: they stand for work." if made_up else ""
+        clock = say("the story's time is the lab's clock.", "o tempo da história é o do relógio do laboratório.")
+        if not made_up:
+            return clock[0].upper() + clock[1:]
+        pauses = say("The seconds are pauses made up for the picture", "Os segundos são pausas postas para a figura")
+        return f"{pauses}; {clock}"
+    if not made_up:
+        return ""
+    return say(
+        "The pauses between statements are made up: they stand for work.",
+        "As pausas entre os comandos são simuladas: representam o trabalho.",
+    )
 
 
 @dataclass(frozen=True)
@@ -285,14 +312,18 @@ def _draw(axes: Axes, play: Play, scale: _Scale, with_axis: bool) -> None:
         x = (end.ended or 0) * scale.a_second
         rows = [sessions.index(end.step.session), sessions.index(waiter.step.session)]
         axes.plot([x, x], rows, color=HATCH, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
-    axes.set_yticks(range(len(sessions)), [f"session {session}" for session in sessions], size=9.5, color=INK)
+    axes.set_yticks(
+        range(len(sessions)), [f"{say('session', 'sessão')} {session}" for session in sessions], size=9.5, color=INK
+    )
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=GRID, linewidth=0.8, zorder=0)
     axes.set_axisbelow(True)
     axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
     axes.tick_params(axis="x", length=0, colors=FAINT, labelsize=8.5, labelbottom=with_axis)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} {scale.unit}")
+    axes.xaxis.set_major_formatter(
+        lambda value, _: say(f"{value:g}", f"{value:g}".replace(".", ",")) + f" {scale.unit}"
+    )
 
 
 def _write(axes: Axes, at: float, height: float, words: str, colour: str, below: bool = False) -> None:
@@ -329,20 +360,19 @@ def _bar(axes: Axes, lane: int, segment: Segment, scale: _Scale) -> None:
 
 def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
     runs = [run for play in plays for run in play.runs.values()]
-    entries: list[Patch | Line2D] = [Patch(facecolor=RUNS, label="a statement runs")]
+    entries: list[Patch | Line2D] = [Patch(facecolor=RUNS, label=say("a statement runs", "comando em execução"))]
     if any(run.command == "BEGIN" for run in runs):
-        entries.append(Patch(facecolor=OPEN, label="transaction open: it keeps its locks"))
+        words = say("transaction open: it keeps its locks", "transação aberta: segura os bloqueios")
+        entries.append(Patch(facecolor=OPEN, label=words))
     if any(run.waited_for for run in runs):
-        entries.append(Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label="waits for a lock"))
+        words = say("waits for a lock", "espera por um bloqueio")
+        entries.append(Patch(facecolor=WAITS, edgecolor=HATCH, hatch="////", label=words))
     if any(moves(play) for play in plays):
-        entries.append(
-            Line2D([], [], color=CLOCK, linewidth=1.2, linestyle=(0, (4, 3)), label="the lab's clock moves on")
-        )
+        words = say("the lab's clock moves on", "o relógio do laboratório avança")
+        entries.append(Line2D([], [], color=CLOCK, linewidth=1.2, linestyle=(0, (4, 3)), label=words))
     if any(run.outcome == "error" for run in runs):
-        cross = Line2D(
-            [], [], color=ERROR, marker="X", markersize=8, linestyle="none", label="fails, with its SQLSTATE"
-        )
-        entries.append(cross)
+        words = say("fails, with its SQLSTATE", "erro, com SQLSTATE")
+        entries.append(Line2D([], [], color=ERROR, marker="X", markersize=8, linestyle="none", label=words))
     figure.legend(
         handles=entries,
         loc="lower center",
@@ -357,8 +387,9 @@ def _legend(figure: Figure, plays: Sequence[Play], bottom: float) -> None:
 
 
 def in_words(play: Play) -> str:
-    """A picture's content for those who cannot see it."""
-    return "; ".join(f"session {session}: {', '.join(_told(play, session))}" for session in play.scenario.sessions)
+    """A picture's content for those who cannot see it, in the reader's language."""
+    name = say("session", "sessão")
+    return "; ".join(f"{name} {session}: {', '.join(_told(play, session))}" for session in play.scenario.sessions)
 
 
 def _told(play: Play, session: str) -> list[str]:

@@ -1,0 +1,497 @@
+"""Who owned each document, from step to step: read from what the queue held while a scenario was played.
+
+Positions are steps: 0 is before the first one, 1 when the first one had ended, and so on; a step that waited counts twice, when it
+began to wait and when it ended. What comes due between two steps, as a lease's end, lies between them. Times are seconds of the
+queue's clock since the play began. Only what was committed counts: inside an open transaction a claim owns nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Literal
+
+from lab.base.errors import LabError
+from lab.base.language import Text, say
+from lab.scenario import step_words
+from lab.scenario.queue_state import Document, QueueState
+from lab.scenario.result import Event, Play, StepRun
+from lab.scenario.step_words import Told
+
+Kind = Literal["pending", "put_off", "owned", "late", "finished", "failed", "people", "paused", "gone"]
+
+KINDS: dict[str, Kind] = {
+    "pendente": "pending",
+    "processando": "owned",
+    "concluido": "finished",
+    "falhou": "failed",
+    "conciliacao": "people",
+    "pausado": "paused",
+}
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of a document's lane in which nothing about it changed but the end of its lease.
+
+    `owner` is the session whose claim made it the document's owner; `until` is when its lease ends, `due` when a document that
+    was put off may be claimed, `version` only where the lesson goes by versions (10).
+    """
+
+    documento_id: int
+    kind: Kind
+    start: float
+    end: float
+    owner: str = ""
+    token: int | None = None
+    until: float | None = None
+    due: float | None = None
+    category: str | None = None
+    stage: str | None = None
+    reference: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class LeaseEnd:
+    """Where a lease ended while its owner still had the document; `maximum`: where no renewal could move it any further."""
+
+    documento_id: int
+    at: float
+    time: float
+    maximum: bool = False
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """A lease whose end was moved: at which step, from when to when; `was` and `now` are where those times lie, None if later."""
+
+    documento_id: int
+    at: int
+    old: float
+    new: float
+    was: float | None
+    now: float | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a session did at a step, in words; `waits` names whom it waits for."""
+
+    at: int
+    session: str
+    told: Told
+    waits: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it changed nothing though it named what to change, or failed."""
+        return self.told.kind == "refused"
+
+
+@dataclass(frozen=True)
+class Call:
+    """An arrow between a session and the outside world. `may`: from then on a call may be out, of which the queue knows no more."""
+
+    at: int
+    session: str
+    kind: Literal["may", "answer", "effect"]
+    words: str
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """A play as the picture shows it. `clock` is what the queue's clock told at each position where a step moved it, and at 0."""
+
+    play: Play
+    steps: int
+    bands: tuple[Band, ...]
+    lease_ends: tuple[LeaseEnd, ...]
+    renewals: tuple[Renewal, ...]
+    marks: tuple[Mark, ...]
+    calls: tuple[Call, ...]
+    clock: dict[int, float]
+    killed: dict[str, int]
+    idle: tuple[int, ...]  # documents that stayed pending
+    unknown: tuple[int, ...]  # steps after which the queue could not be read
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """The documents that have a lane."""
+        return tuple(dict.fromkeys(band.documento_id for band in self.bands))
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions that have a lane: those that did more than move the clock."""
+        seen = {mark.session for mark in self.marks}
+        return tuple(name for name in self.play.scenario.sessions if name in seen)
+
+
+def ownership(play: Play) -> Ownership:
+    """Read from a play who owned what, when, and what was refused.
+
+    Raises LabError if the play was not observed, or if its queue has no leases yet (before lesson 05).
+    """
+    return _Reader(play).read()
+
+
+def span(seconds: float) -> str:
+    """A time of the queue's clock: `0:30`, `11:00`, `1:00:30`, and with days before it."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    told = f"{hours}:{minutes:02}:{rest:02}" if hours or days else f"{minutes}:{rest:02}"
+    return f"{days} d {told}" if days else told
+
+
+def band_words(band: Band, before: Band | None = None, clock_reaches: bool = True) -> tuple[str, ...]:
+    """What stands in a band, the most important first.
+
+    `before` is the band on its left: what only time has changed since then needs no second word. `clock_reaches` is whether the
+    end of its lease lies in the picture.
+    """
+    if before is not None and (before.kind, band.kind) in (("owned", "late"), ("put_off", "pending")):
+        band = replace(band, category=None, stage=None, reference=None)
+    words = [_state(band)]
+    if band.token is not None:
+        words.append(f"token {band.token}")
+    if band.kind == "put_off" and band.due is not None:
+        words.append(say(f"due at {span(ceil(band.due))}", f"a partir de {span(ceil(band.due))}"))
+    if band.category is not None:
+        why = step_words.CATEGORY[band.category]
+        words.append(str(why) if band.kind == "failed" else say(f"last try: {why}", f"falha: {why}"))
+    if band.stage in step_words.STAGE and band.kind != "finished":
+        words.append(str(step_words.STAGE[band.stage]))
+    if band.reference is not None:
+        words.append(band.reference)
+    if band.version is not None:
+        words.append(say(f"version {band.version}", f"versão {band.version}"))
+    if band.kind == "owned" and band.until is not None and not clock_reaches:
+        words.append(say(f"until {span(band.until)}", f"até {span(band.until)}"))
+    return tuple(words)
+
+
+def in_words(play: Play) -> str:
+    """The picture's content for those who cannot see it, in the reader's language."""
+    seen = ownership(play)
+    parts = []
+    for number in seen.documents:
+        bands = [band for band in seen.bands if band.documento_id == number]
+        told = "; ".join(f"{_since(band)}: {', '.join(_spoken(band))}" for band in bands)
+        parts.append(f"{say('Document', 'Documento')} {number}: {told}.")
+    if seen.idle:
+        parts.append(idle_words(seen))
+    renewed = [
+        say(
+            f"step {each.at}, document {each.documento_id}, from {span(each.old)} to {span(each.new)}",
+            f"passo {each.at}, documento {each.documento_id}, de {span(each.old)} para {span(each.new)}",
+        )
+        for each in seen.renewals
+    ]
+    if renewed:
+        parts.append(f"{say('Leases renewed', 'Prazos renovados')}: {'; '.join(renewed)}.")
+    refused = [f"{say('step', 'passo')} {mark.at}, {mark.session}: {mark.told}" for mark in seen.marks if mark.refused]
+    parts.append(
+        say("Refused or failed", "Recusado ou com erro")
+        + f": {'; '.join(refused) if refused else say('nothing', 'nada')}."
+    )
+    if seen.calls:
+        told = "; ".join(f"{say('step', 'passo')} {call.at}, {call.session}: {call.words}" for call in seen.calls)
+        parts.append(f"{say('Outside world', 'Mundo lá fora')}: {told}.")
+    return " ".join(parts)
+
+
+def idle_words(seen: Ownership) -> str:
+    """The documents that have no lane, in a sentence."""
+    if len(seen.idle) == 1:
+        (only,) = seen.idle
+        return say(f"Document {only} stays pending: no lane.", f"O documento {only} fica pendente: sem faixa.")
+    listed = ", ".join(map(str, seen.idle))
+    return say(f"Documents {listed} stay pending: no lanes.", f"Os documentos {listed} ficam pendentes: sem faixas.")
+
+
+def _state(band: Band) -> str:
+    if band.kind == "owned":
+        return band.owner
+    if band.kind == "late":
+        return say(f"{band.owner}, late", f"{band.owner}, atrasado")
+    if band.kind == "gone":
+        return say("not in the queue", "fora da fila")
+    if band.kind == "put_off":
+        return say("put off", "adiado")
+    return str(next(step_words.STATUS[status] for status, kind in KINDS.items() if kind == band.kind))
+
+
+def _since(band: Band) -> str:
+    if band.start <= 0:
+        return say("at first", "no início")
+    if band.start != int(band.start):
+        return say(f"after step {int(band.start)}", f"depois do passo {int(band.start)}")
+    return say(f"from step {int(band.start)}", f"a partir do passo {int(band.start)}")
+
+
+def _spoken(band: Band) -> Iterator[str]:
+    first, *rest = band_words(band)
+    yield say(f"owned by {first}", f"com {first}") if band.kind in ("owned", "late") else first
+    yield from rest
+    if band.kind == "owned" and band.until is not None:
+        yield say(f"lease until {span(band.until)}", f"prazo até {span(band.until)}")
+
+
+class _Reader:
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.events = play.steps_seen
+        if len(play.states) != len(self.events) + 1:
+            raise LabError(
+                say(
+                    f"{play.scenario.name} was played unobserved: play it with nb.play(…) for a picture of ownership.",
+                    f"{play.scenario.name} foi jogado sem observação: use nb.play(…) para ter a figura de posse.",
+                )
+            )
+        if play.states[0].clock is None:
+            raise LabError(
+                say(
+                    f"{play.scenario.name} has no leases, which lesson 05 brings: nb.timeline(…) draws it.",
+                    f"{play.scenario.name} ainda não tem reservas, que chegam na lição 05: nb.timeline(…) desenha.",
+                )
+            )
+        self.last = len(self.events)
+        self.states = self._known()
+        self.start = self.states[0].clock or datetime.min
+        self.clocks = [self._seconds(state.clock) or 0.0 for state in self.states]
+        self.with_versions = play.scenario.state >= 10
+
+    def read(self) -> Ownership:
+        numbers = sorted({each.documento_id for state in self.states for each in state.documents})
+        bands: list[Band] = []
+        ends: list[LeaseEnd] = []
+        renewals: list[Renewal] = []
+        idle = []
+        for number in numbers:
+            rows, owners = self._story(number)
+            lane: list[Band] = []
+            self._lane(number, rows, owners, lane, ends, renewals)
+            if len(lane) == 1 and lane[0].kind == "pending":
+                idle.append(number)
+            else:
+                bands += lane
+        marks, calls = self._sessions()
+        return Ownership(
+            play=self.play,
+            steps=self.last,
+            bands=tuple(bands),
+            lease_ends=tuple(ends),
+            renewals=tuple(renewals),
+            marks=tuple(marks),
+            calls=tuple(calls),
+            clock={0: 0.0}
+            | {
+                at: self.clocks[at]
+                for at, event in enumerate(self.events, start=1)
+                if event.run and step_words.moves_clock(event.run)
+            },
+            killed={
+                victim: at
+                for at, event in enumerate(self.events, start=1)
+                if event.run and (victim := step_words.killed(event.run))
+            },
+            idle=tuple(idle),
+            unknown=tuple(at for at, state in enumerate(self.play.states) if state.unknown),
+        )
+
+    def _known(self) -> list[QueueState]:
+        """The states; where the queue could not be read, what was last seen of it."""
+        known: list[QueueState] = []
+        for state in self.play.states:
+            known.append(known[-1] if state.unknown and known else state)
+        return known
+
+    def _seconds(self, moment: datetime | None) -> float | None:
+        return None if moment is None else (moment - self.start).total_seconds()
+
+    def _run(self, at: int) -> StepRun:
+        run = self.events[at - 1].run
+        assert run is not None
+        return run
+
+    # -- documents
+
+    def _story(self, number: int) -> tuple[list[Document | None], list[str]]:
+        """The document after each step, and the session whose step had last given it an owner."""
+        rows = [state.document(number) for state in self.states]
+        # The end of a transaction frees those that waited for it: which of them had written already when the queue was read
+        # right after it is chance. So a change there belongs to the step that returned the document, else to that end.
+        for first, last in _groups(self.events):
+            if rows[last] != rows[first - 1] and rows[first] in (rows[first - 1], rows[last]):
+                mine = (at for at in range(first + 1, last + 1) if number in step_words.documents(self._run(at)))
+                changed = next(mine, first)
+                for at in range(first, last):
+                    rows[at] = rows[first - 1] if at < changed else rows[last]
+        owners = [rows[0].worker_id or "?" if rows[0] is not None else "?"]
+        for at in range(1, self.last + 1):
+            before, now = rows[at - 1], rows[at]
+            taken = now is not None and now.status == "processando" and _hold(now) != _hold(before)
+            owners.append(self._run(at).step.session if taken else owners[-1])
+        return rows, owners
+
+    def _lane(
+        self,
+        number: int,
+        rows: Sequence[Document | None],
+        owners: Sequence[str],
+        bands: list[Band],
+        ends: list[LeaseEnd],
+        renewals: list[Renewal],
+    ) -> None:
+        for at, row in enumerate(rows):
+            before = rows[at - 1] if at else None
+            band = self._band(number, row, owners[at], at)
+            if row is not None and row.status == "processando":
+                until = self._seconds(row.reserved_until)
+                old = self._seconds(before.reserved_until) if before is not None else None
+                if before is not None and _hold(before) == _hold(row) and None not in (old, until):
+                    assert old is not None and until is not None
+                    if abs(until - old) >= 1:
+                        renewals.append(Renewal(number, at, old, until, self._position(old), self._position(until)))
+                passes = self._passes(until, at)
+                if until is not None and until <= self.clocks[at]:
+                    _append(bands, _changed(band, "late"))
+                elif passes is not None and until is not None:
+                    _append(bands, _until(band, passes))
+                    _append(bands, _changed(band, "late", passes))
+                    limit = self._limit(row)
+                    ends.append(LeaseEnd(number, passes, until, maximum=limit is not None and until >= limit))
+                else:
+                    _append(bands, band)
+            elif band.due is not None and (passes := self._passes(band.due, at)) is not None:
+                _append(bands, _until(band, passes))
+                _append(bands, _changed(band, "pending", passes))
+            else:
+                _append(bands, band)
+
+    def _band(self, number: int, row: Document | None, owner: str, at: int) -> Band:
+        if row is None:
+            return Band(number, "gone", at, at + 1)
+        kind = KINDS[row.status]
+        due = self._seconds(row.due)
+        if kind == "pending" and due is not None and due > self.clocks[at]:
+            kind = "put_off"
+        owned = kind == "owned"
+        return Band(
+            number,
+            kind,
+            at,
+            at + 1,
+            owner=owner if owned else "",
+            token=row.token if owned else None,
+            until=self._seconds(row.reserved_until) if owned else None,
+            due=due if kind == "put_off" else None,
+            category=None if owned or kind == "finished" else row.category,
+            stage=row.stage if row.stage != "nao_chamado" else None,
+            reference=row.external_reference,
+            version=row.version if self.with_versions else None,
+        )
+
+    def _limit(self, row: Document) -> float | None:
+        """When the attempt reaches the maximum run time."""
+        longest: timedelta | None = self.states[0].longest
+        if longest is None or row.started is None:
+            return None
+        return self._seconds(row.started + longest)
+
+    def _passes(self, time: float | None, at: int) -> float | None:
+        """Where the clock passes this time between that step and the next one; None if it does not."""
+        if time is None or at >= self.last or not self.clocks[at] < time <= self.clocks[at + 1]:
+            return None
+        share = (time - self.clocks[at]) / (self.clocks[at + 1] - self.clocks[at])
+        return at + 0.2 + 0.6 * share  # apart from both steps, and what comes first on the left
+
+    def _position(self, time: float) -> float | None:
+        """Where in the play the clock passes this time."""
+        return next((found for at in range(self.last) if (found := self._passes(time, at)) is not None), None)
+
+    # -- sessions
+
+    def _sessions(self) -> tuple[list[Mark], list[Call]]:
+        marks: list[Mark] = []
+        calls: list[Call] = []
+        for at, event in enumerate(self.events, start=1):
+            run = self._run(at)
+            if event.kind == "waiting":
+                told = step_words.tell(run)
+                waits = say("waits for", "espera")
+                marks.append(
+                    Mark(
+                        at,
+                        run.step.session,
+                        Told("read", told.verb, told.about, f"{waits} {', '.join(run.waited_for)}"),
+                        run.waited_for,
+                    )
+                )
+                continue
+            told = step_words.tell(run)
+            if told.kind == "clock":
+                continue
+            marks.append(Mark(at, run.step.session, told))
+            calls += self._calls(at, run)
+        return marks, calls
+
+    def _calls(self, at: int, run: StepRun) -> Iterator[Call]:
+        session = run.step.session
+        if affected := step_words.effects(run):
+            listed = ", ".join(map(str, affected))
+            yield Call(at, session, "effect", say(f"effect on {listed}", f"efeito no {listed}"))
+        if run.outcome != "done" or run.columns is None or "etapa" not in run.columns or len(run.rows) != 1:
+            return
+        if "registrar_etapa(" not in run.step.sql:
+            return
+        stage = run.one("etapa")
+        if stage == "desconhecido":
+            yield Call(at, session, "may", say("may be called", "pode ser chamado"))
+        elif stage == "obtido":
+            row = self.states[at].document(step_words.documents(run)[0])
+            yield Call(at, session, "answer", (row and row.external_reference) or str(Text("answer", "resposta")))
+
+
+def _hold(row: Document | None) -> tuple[object, ...] | None:
+    """What changes when a document gets another owner or another attempt; None while it has none."""
+    if row is None or row.status != "processando":
+        return None
+    return row.worker_id, row.token, row.tries if row.token is None else None
+
+
+def _groups(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
+    """The positions of each step after which waits were over, and of the last of those waits."""
+    at = 1
+    while at <= len(events):
+        last = at
+        while last < len(events) and events[last].kind == "completed":
+            last += 1
+        if last > at:
+            yield at, last
+        at = last + 1
+
+
+def _append(bands: list[Band], band: Band) -> None:
+    """Add a stretch, to the one before it if nothing has changed but the end of the lease."""
+    if bands:
+        last = bands[-1]
+        if _same(last) == _same(band) and last.end == band.start:
+            bands[-1] = replace(last, end=band.end, until=band.until)
+            return
+    bands.append(band)
+
+
+def _same(band: Band) -> tuple[object, ...]:
+    return tuple(value for name, value in vars(band).items() if name not in ("start", "end", "until"))
+
+
+def _changed(band: Band, kind: Kind, start: float | None = None) -> Band:
+    return replace(band, kind=kind, due=None, start=band.start if start is None else start)
+
+
+def _until(band: Band, end: float) -> Band:
+    return replace(band, end=end)
