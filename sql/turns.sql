@@ -30,7 +30,9 @@ END
 $guard$;
 
 -- play: the queue on which the terminal has played a step, NULL before; for the first terminal, the queue that it built.
+-- through: whether it is needed no more, so that it may be closed.
 CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
+    terminal_id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     pid INTEGER NOT NULL,
     opened TIMESTAMPTZ NOT NULL,
     scenario TEXT NOT NULL,
@@ -38,8 +40,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
     play OID,
     begun INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
-    through BOOLEAN NOT NULL DEFAULT FALSE,
-    PRIMARY KEY (pid, opened)
+    through BOOLEAN NOT NULL DEFAULT FALSE
 );
 
 -- What a step came to; milliseconds are the server's, from the statement's start to its end.
@@ -71,31 +72,58 @@ AS $$
     SELECT EXISTS (SELECT 1 FROM pg_stat_get_activity(p_pid) WHERE backend_start = p_opened)
 $$;
 
--- A terminal begins: at step 0 of no play.
+-- A terminal begins, at step 0 of no play. Returns 'go' and the number under which it is kept.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.open(p_pid INTEGER, p_scenario TEXT, p_session TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_terminal INTEGER;
 BEGIN
     -- What a play of an older queue left is of no use; a closed terminal of this one spoils the play, so it stays.
     DELETE FROM sql_semana_12_turns.terminal
     WHERE NOT sql_semana_12_turns.alive(pid, opened) AND (play IS NULL OR play IS DISTINCT FROM sql_semana_12_turns.queue());
     DELETE FROM sql_semana_12_turns.outcome WHERE play IS DISTINCT FROM sql_semana_12_turns.queue();
     INSERT INTO sql_semana_12_turns.terminal (pid, opened, scenario, session)
-    SELECT p_pid, backend_start, p_scenario, p_session FROM pg_stat_get_activity(p_pid);
-    RETURN 'go';
+    SELECT p_pid, backend_start, p_scenario, p_session FROM pg_stat_get_activity(p_pid)
+    RETURNING terminal_id INTO v_terminal;
+    RETURN 'go ' || v_terminal;
 END
 $$;
 
+-- May the first terminal build the queue? 'go', or 'ask' and which session holds a lock on it.
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.free(p_terminal INTEGER, p_pt BOOLEAN)
+RETURNS TEXT
+LANGUAGE sql
+VOLATILE
+AS $$
+    SELECT 'ask ' || format(
+        CASE WHEN p_pt
+            THEN 'Outra sessão está segurando a fila: %s. Encerre a transação lá (COMMIT ou ROLLBACK; ^C no terminal de um cenário) e volte aqui.'
+            ELSE 'Another session holds a lock on the queue: %s. End its transaction there (COMMIT or ROLLBACK; ^C in a scenario''s terminal), then come back here.' END,
+        string_agg(DISTINCT format('%s (pid %s)', activity.application_name, activity.pid), ', ')
+    )
+    FROM pg_locks AS held
+    INNER JOIN pg_stat_activity AS activity ON held.pid = activity.pid
+    INNER JOIN pg_class AS relation ON held.relation = relation.oid
+    WHERE held.granted AND held.pid <> pg_backend_pid()
+        AND held.pid <> (SELECT pid FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal) AND activity.datname = current_database()
+        AND relation.relnamespace = sql_semana_12_turns.queue()
+    HAVING count(*) > 0
+    UNION ALL
+    SELECT 'go'
+    LIMIT 1
+$$;
+
 -- The first terminal has built the queue: a play begins.
-CREATE OR REPLACE FUNCTION sql_semana_12_turns.built(p_pid INTEGER)
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.built(p_terminal INTEGER)
 RETURNS TEXT
 LANGUAGE plpgsql
 AS $$
 BEGIN
     DELETE FROM sql_semana_12_turns.outcome WHERE play = sql_semana_12_turns.queue();
     UPDATE sql_semana_12_turns.terminal SET play = sql_semana_12_turns.queue()
-    WHERE pid = p_pid AND sql_semana_12_turns.alive(pid, opened);
+    WHERE terminal_id = p_terminal;
     RETURN 'go';
 END
 $$;
@@ -103,7 +131,7 @@ $$;
 -- May this terminal play that step now? 'go' marks it as begun; else 'ask' or 'again', and then why.
 -- p_after says where the others have to be, as 'A ended 2, C waits 5'; p_first is the terminal that builds the queue.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.enter(
-    p_pid INTEGER, p_step INTEGER, p_after TEXT, p_first TEXT, p_last BOOLEAN, p_pt BOOLEAN
+    p_terminal INTEGER, p_step INTEGER, p_after TEXT, p_first TEXT, p_last BOOLEAN, p_pt BOOLEAN
 )
 RETURNS TEXT
 LANGUAGE plpgsql
@@ -114,40 +142,36 @@ DECLARE
     v_until TIMESTAMPTZ := clock_timestamp() + INTERVAL '1 second';
     v_asked TEXT[];
 BEGIN
-    SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE pid = p_pid AND sql_semana_12_turns.alive(pid, opened);
+    SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal;
     IF v_self.play IS NOT NULL AND v_self.play IS DISTINCT FROM sql_semana_12_turns.queue() THEN
         RETURN 'again ' || CASE WHEN p_pt
             THEN 'A fila foi recriada depois disso: esta execução acabou.'
             ELSE 'The queue has been rebuilt since: this play is over.' END;
     END IF;
 
-    -- Has a terminal left in the middle, and its transaction with it?
+    -- Has a terminal left in the middle, and its transaction with it? (One without a transaction may, after its last step.)
     SELECT * INTO v_other
     FROM sql_semana_12_turns.terminal
     WHERE play = sql_semana_12_turns.queue() AND begun > 0 AND NOT through AND NOT sql_semana_12_turns.alive(pid, opened)
     LIMIT 1;
     IF found THEN
-        RETURN CASE WHEN v_self.session = p_first THEN 'again' ELSE 'ask' END || ' ' || format(
+        RETURN CASE WHEN v_self.play IS NULL THEN 'ask ' ELSE 'again ' END || format(
             CASE WHEN p_pt
-                THEN 'O terminal %1$s foi fechado no passo %2$s: esta execução acabou.%3$s'
-                ELSE 'Terminal %1$s was closed at step %2$s: this play is over.%3$s' END,
-            v_other.session, v_other.begun,
-            CASE WHEN v_self.session = p_first THEN ''
-                WHEN p_pt THEN format(' Recomece pelo terminal %s: ele recria a fila.', p_first)
-                ELSE format(' Begin again in terminal %s: it rebuilds the queue.', p_first) END
+                THEN 'O terminal %1$s foi fechado no passo %2$s: esta execução acabou. Para recomeçar, o terminal %3$s recria a fila.'
+                ELSE 'Terminal %1$s was closed at step %2$s: this play is over. To begin again, terminal %3$s rebuilds the queue.' END,
+            v_other.session, v_other.begun, p_first
         );
     END IF;
 
-    IF EXISTS (
-        SELECT 1 FROM sql_semana_12_turns.terminal
-        WHERE play = sql_semana_12_turns.queue() AND session = v_self.session AND begun > 0 AND NOT through
-            AND (pid, opened) <> (v_self.pid, v_self.opened)
-    ) THEN
+    SELECT * INTO v_other
+    FROM sql_semana_12_turns.terminal
+    WHERE play = sql_semana_12_turns.queue() AND session = v_self.session AND begun > 0 AND terminal_id <> v_self.terminal_id;
+    IF found THEN
         RETURN 'ask ' || format(
             CASE WHEN p_pt
-                THEN 'Outro terminal já faz o papel de %s; feche um dos dois com ^C.'
-                ELSE 'Another terminal plays %s already; leave one of the two with ^C.' END,
-            v_self.session
+                THEN '%1$s já está no passo %2$s, em outro terminal: feche este, ou recrie a fila no terminal %3$s.'
+                ELSE '%1$s is at step %2$s already, in another terminal: leave this one, or rebuild the queue in terminal %3$s.' END,
+            v_self.session, v_other.begun, p_first
         );
     END IF;
 
@@ -229,13 +253,13 @@ BEGIN
 
     UPDATE sql_semana_12_turns.terminal
     SET play = sql_semana_12_turns.queue(), begun = CASE WHEN p_last THEN begun ELSE p_step END, through = p_last
-    WHERE pid = v_self.pid AND opened = v_self.opened;
+    WHERE terminal_id = v_self.terminal_id;
     RETURN 'go';
 END
 $$;
 
 -- What the step showed on the screen, for `ended` to compare.
-CREATE OR REPLACE FUNCTION sql_semana_12_turns.shown(p_pid INTEGER, p_step INTEGER, p_text TEXT)
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.shown(p_terminal INTEGER, p_step INTEGER, p_text TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
 AS $$
@@ -243,7 +267,7 @@ BEGIN
     INSERT INTO sql_semana_12_turns.outcome (play, step, session, shown)
     SELECT play, p_step, session, p_text
     FROM sql_semana_12_turns.terminal
-    WHERE pid = p_pid AND sql_semana_12_turns.alive(pid, opened)
+    WHERE terminal_id = p_terminal
     ON CONFLICT (play, step) DO UPDATE SET shown = excluded.shown;
     RETURN 'go';
 END
@@ -268,10 +292,11 @@ $$;
 
 -- Did the step come to what the recorded play came to? 'go', or 'again' and what came instead.
 -- p_values: the md5 of the values that it showed, empty where they are not compared; p_rows_announced: how many rows, or NULL;
--- p_until: which step of which terminal had to end its wait, as 'A 6', empty for none.
+-- p_until: which step of which terminal had to end its wait, as 'A 6', empty for none; p_leaves: 'done' if this is the terminal's
+-- last step, 'killed' if another one ends its session later on, else empty.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.ended(
-    p_pid INTEGER, p_step INTEGER, p_sqlstate TEXT, p_announced TEXT,
-    p_rows INTEGER, p_rows_announced INTEGER, p_values TEXT, p_until TEXT, p_pt BOOLEAN
+    p_terminal INTEGER, p_step INTEGER, p_sqlstate TEXT, p_announced TEXT,
+    p_rows INTEGER, p_rows_announced INTEGER, p_values TEXT, p_until TEXT, p_leaves TEXT, p_pt BOOLEAN
 )
 RETURNS TEXT
 LANGUAGE plpgsql
@@ -281,7 +306,7 @@ DECLARE
     v_seen TEXT;
     v_instead TEXT;
 BEGIN
-    SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE pid = p_pid AND sql_semana_12_turns.alive(pid, opened);
+    SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal;
     IF v_self.play IS DISTINCT FROM sql_semana_12_turns.queue() THEN
         RETURN 'again ' || CASE WHEN p_pt
             THEN 'A fila foi recriada depois disso: esta execução acabou.'
@@ -291,7 +316,7 @@ BEGIN
     SET sqlstate = p_sqlstate, by_value = p_values <> '', milliseconds = (
         SELECT round(extract(EPOCH FROM state_change - query_start)::NUMERIC * 1000)
         FROM pg_stat_activity
-        WHERE pid = p_pid
+        WHERE pid = v_self.pid
     )
     WHERE play = v_self.play AND step = p_step
     RETURNING shown INTO v_seen;
@@ -334,7 +359,11 @@ BEGIN
             THEN ' O que se diria a seguir não valeria: esta execução acabou.'
             ELSE ' What would be said next would not be true: this play is over.' END;
     END IF;
-    UPDATE sql_semana_12_turns.terminal SET ended = p_step WHERE pid = v_self.pid AND opened = v_self.opened;
+    UPDATE sql_semana_12_turns.terminal
+    SET ended = p_step, through = p_leaves = 'killed' OR (
+        p_leaves = 'done' AND EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = v_self.pid AND state = 'idle')
+    )
+    WHERE terminal_id = v_self.terminal_id;
     RETURN 'go';
 END
 $$;

@@ -166,6 +166,7 @@ class _Terminal:
             f"\\set pt {self.say('off', 'on')}",
             f"\\set script {path.relative_to(paths.WALK).as_posix()}",
             self.included("begin.psql"),
+            "\\if :over \\q \\endif",
             "\\echo",
             *_echo(f"=== Terminal {self.session} · {self.scenario.name} ==="),
             *self.told(self.frame.question),
@@ -184,7 +185,7 @@ class _Terminal:
         lines = [
             "\\echo",
             f"\\prompt '{guess}' first_guess",
-            "\\prompt :rebuilds enter",
+            self.included("free.psql"),
             "\\o /dev/null",
             *(f"\\ir {self.beside(script)}" for script in schema.scripts_for(self.scenario.state)),
             "\\o",
@@ -229,13 +230,22 @@ class _Terminal:
             *([f"\\set values {expected.values}"] if expected.values else []),
             *(["\\set waited on"] if ends else []),
             *([f"\\set until '{self.until(step, ends)}'"] if self.until(step, ends) else []),
+            *([f"\\set leaves {self.leaves(step)}"] if self.leaves(step) else []),
         ]
+
+    def leaves(self, step: Step) -> str:
+        """How the terminal is needed after that step: not if it is its last (done), nor if another one ends its session (killed)."""
+        later = self.scenario.steps[self.scenario.steps.index(step) + 1 :]
+        if any(each.session == self.session for each in later):
+            return ""
+        kill = ("pg_terminate_backend", f"'lab/{self.session}'")
+        return "killed" if any(all(word in each.sql for word in kill) for each in later) else "done"
 
     def end(self) -> str:
         # The session stays open to the end of the story: another one may still look at it.
         over = self.say(
-            "Nothing more to do here; the end comes when the others are through",
-            "Nada mais a fazer aqui; o final vem quando os outros terminarem",
+            "Nothing more to do here; the other terminals go on",
+            "Nada mais a fazer aqui; os outros terminais continuam",
         )
         alone = self.say("That was the last step", "Esse foi o último passo")
         total = len(self.scenario.steps)
