@@ -30,7 +30,7 @@ END
 $guard$;
 
 -- play: the queue on which the terminal has played a step, NULL before; for the first terminal, the queue that it built.
--- through: whether it is needed no more, so that it may be closed.
+-- through: it is needed no more, so it may be closed. why: why it may not go on; again: because its play is over.
 CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
     terminal_id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     pid INTEGER NOT NULL,
@@ -40,7 +40,9 @@ CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
     play OID,
     begun INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
-    through BOOLEAN NOT NULL DEFAULT FALSE
+    through BOOLEAN NOT NULL DEFAULT FALSE,
+    why TEXT,
+    again BOOLEAN NOT NULL DEFAULT FALSE
 );
 
 -- What a step came to; milliseconds are the server's, from the statement's start to its end.
@@ -72,63 +74,72 @@ AS $$
     SELECT EXISTS (SELECT 1 FROM pg_stat_get_activity(p_pid) WHERE backend_start = p_opened)
 $$;
 
--- A terminal begins, at step 0 of no play. Returns 'go' and the number under which it is kept.
-CREATE OR REPLACE FUNCTION sql_semana_12_turns.open(p_pid INTEGER, p_scenario TEXT, p_session TEXT)
+-- The sentence in the reader's language, with its %1$s.
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.say(p_pt BOOLEAN, p_en_text TEXT, p_pt_text TEXT, VARIADIC p_with TEXT[] DEFAULT '{}')
 RETURNS TEXT
-LANGUAGE plpgsql
+LANGUAGE sql
+IMMUTABLE
 AS $$
-DECLARE
-    v_terminal INTEGER;
-BEGIN
-    -- What a play of an older queue left is of no use; a closed terminal of this one spoils the play, so it stays.
+    SELECT format(CASE WHEN p_pt THEN p_pt_text ELSE p_en_text END, VARIADIC p_with)
+$$;
+
+-- Keep why the terminal may not go on, for told.psql; nothing to keep is a yes. The answer is what \if reads.
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.answer(p_terminal INTEGER, p_why TEXT, p_again BOOLEAN DEFAULT FALSE)
+RETURNS TEXT
+LANGUAGE sql
+AS $$
+    UPDATE sql_semana_12_turns.terminal SET why = p_why, again = p_again WHERE terminal_id = p_terminal AND p_why IS NOT NULL;
+    SELECT CASE WHEN p_why IS NULL THEN 'on' ELSE 'off' END
+$$;
+
+-- A terminal begins, at step 0 of no play. Returns the number under which it is kept.
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.open(p_pid INTEGER, p_scenario TEXT, p_session TEXT)
+RETURNS INTEGER
+LANGUAGE sql
+AS $$
+    -- What a play of an older queue left is of no use; a terminal of this one that was closed spoils the play, so it stays.
     DELETE FROM sql_semana_12_turns.terminal
-    WHERE NOT sql_semana_12_turns.alive(pid, opened) AND (play IS NULL OR play IS DISTINCT FROM sql_semana_12_turns.queue());
+    WHERE NOT sql_semana_12_turns.alive(pid, opened) AND play IS DISTINCT FROM sql_semana_12_turns.queue();
     DELETE FROM sql_semana_12_turns.outcome WHERE play IS DISTINCT FROM sql_semana_12_turns.queue();
     INSERT INTO sql_semana_12_turns.terminal (pid, opened, scenario, session)
     SELECT p_pid, backend_start, p_scenario, p_session FROM pg_stat_get_activity(p_pid)
-    RETURNING terminal_id INTO v_terminal;
-    RETURN 'go ' || v_terminal;
-END
+    RETURNING terminal_id
 $$;
 
--- May the first terminal build the queue? 'go', or 'ask' and which session holds a lock on it.
+-- May the first terminal build the queue, or does another session hold a lock on it?
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.free(p_terminal INTEGER, p_pt BOOLEAN)
 RETURNS TEXT
 LANGUAGE sql
-VOLATILE
 AS $$
-    SELECT 'ask ' || format(
-        CASE WHEN p_pt
-            THEN 'Outra sessão está segurando a fila: %s. Encerre a transação lá (COMMIT ou ROLLBACK; ^C no terminal de um cenário) e volte aqui.'
-            ELSE 'Another session holds a lock on the queue: %s. End its transaction there (COMMIT or ROLLBACK; ^C in a scenario''s terminal), then come back here.' END,
-        string_agg(DISTINCT format('%s (pid %s)', activity.application_name, activity.pid), ', ')
-    )
+    SELECT sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+        p_pt,
+        'Another session holds a lock on the queue: %s. COMMIT or ROLLBACK there (^C in a terminal of a scenario), then come back here.',
+        'Outra sessão está segurando a fila: %s. Faça COMMIT ou ROLLBACK lá (^C em um terminal de cenário) e volte aqui.',
+        string_agg(DISTINCT format('%s (pid %s)', holder.application_name, holder.pid), ', ')
+    ))
     FROM pg_locks AS held
-    INNER JOIN pg_stat_activity AS activity ON held.pid = activity.pid
+    INNER JOIN pg_stat_activity AS holder ON held.pid = holder.pid
     INNER JOIN pg_class AS relation ON held.relation = relation.oid
-    WHERE held.granted AND held.pid <> pg_backend_pid()
-        AND held.pid <> (SELECT pid FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal) AND activity.datname = current_database()
-        AND relation.relnamespace = sql_semana_12_turns.queue()
+    WHERE
+        relation.relnamespace = sql_semana_12_turns.queue() AND holder.datname = current_database()
+        AND held.granted AND held.pid <> pg_backend_pid()
+        AND held.pid <> (SELECT pid FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal)
     HAVING count(*) > 0
     UNION ALL
-    SELECT 'go'
+    SELECT 'on'
     LIMIT 1
 $$;
 
 -- The first terminal has built the queue: a play begins.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.built(p_terminal INTEGER)
 RETURNS TEXT
-LANGUAGE plpgsql
+LANGUAGE sql
 AS $$
-BEGIN
-    DELETE FROM sql_semana_12_turns.outcome WHERE play = sql_semana_12_turns.queue();
-    UPDATE sql_semana_12_turns.terminal SET play = sql_semana_12_turns.queue()
-    WHERE terminal_id = p_terminal;
-    RETURN 'go';
-END
+    UPDATE sql_semana_12_turns.terminal SET play = sql_semana_12_turns.queue() WHERE terminal_id = p_terminal
+    RETURNING 'on'
 $$;
 
--- May this terminal play that step now? 'go' marks it as begun; else 'ask' or 'again', and then why.
+-- May this terminal play that step now? A yes marks it as begun.
 -- p_after says where the others have to be, as 'A ended 2, C waits 5'; p_first is the terminal that builds the queue.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.enter(
     p_terminal INTEGER, p_step INTEGER, p_after TEXT, p_first TEXT, p_last BOOLEAN, p_pt BOOLEAN
@@ -139,138 +150,134 @@ AS $$
 DECLARE
     v_self sql_semana_12_turns.terminal;
     v_other sql_semana_12_turns.terminal;
+    v_is_open BOOLEAN;
     v_until TIMESTAMPTZ := clock_timestamp() + INTERVAL '1 second';
-    v_asked TEXT[];
+    v_asked RECORD;
 BEGIN
     SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal;
     IF v_self.play IS NOT NULL AND v_self.play IS DISTINCT FROM sql_semana_12_turns.queue() THEN
-        RETURN 'again ' || CASE WHEN p_pt
-            THEN 'A fila foi recriada depois disso: esta execução acabou.'
-            ELSE 'The queue has been rebuilt since: this play is over.' END;
+        RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+            p_pt,
+            'The queue has been rebuilt since: this play is over.',
+            'A fila foi recriada depois disso: esta execução acabou.'
+        ), p_again => TRUE);
     END IF;
 
-    -- Has a terminal left in the middle, and its transaction with it? (One without a transaction may, after its last step.)
+    -- Was a terminal closed in the middle, and its transaction with it?
     SELECT * INTO v_other
     FROM sql_semana_12_turns.terminal
     WHERE play = sql_semana_12_turns.queue() AND begun > 0 AND NOT through AND NOT sql_semana_12_turns.alive(pid, opened)
     LIMIT 1;
     IF found THEN
-        RETURN CASE WHEN v_self.play IS NULL THEN 'ask ' ELSE 'again ' END || format(
-            CASE WHEN p_pt
-                THEN 'O terminal %1$s foi fechado no passo %2$s: esta execução acabou. Para recomeçar, o terminal %3$s recria a fila.'
-                ELSE 'Terminal %1$s was closed at step %2$s: this play is over. To begin again, terminal %3$s rebuilds the queue.' END,
-            v_other.session, v_other.begun, p_first
-        );
+        RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+            p_pt,
+            'Terminal %1$s was closed at step %2$s: this play is over. To begin again, terminal %3$s rebuilds the queue.',
+            'O terminal %1$s foi fechado no passo %2$s: esta execução acabou. Para recomeçar, o terminal %3$s recria a fila.',
+            v_other.session, v_other.begun::TEXT, p_first
+        ), p_again => v_self.play IS NOT NULL);
     END IF;
 
     SELECT * INTO v_other
     FROM sql_semana_12_turns.terminal
-    WHERE play = sql_semana_12_turns.queue() AND session = v_self.session AND begun > 0 AND terminal_id <> v_self.terminal_id;
+    WHERE play = sql_semana_12_turns.queue() AND session = v_self.session AND begun > 0 AND terminal_id <> p_terminal;
     IF found THEN
-        RETURN 'ask ' || format(
-            CASE WHEN p_pt
-                THEN '%1$s já está no passo %2$s, em outro terminal: feche este, ou recrie a fila no terminal %3$s.'
-                ELSE '%1$s is at step %2$s already, in another terminal: leave this one, or rebuild the queue in terminal %3$s.' END,
-            v_self.session, v_other.begun, p_first
-        );
+        RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+            p_pt,
+            '%1$s is at step %2$s already, in another terminal: leave this one, or rebuild the queue in terminal %3$s.',
+            '%1$s já está no passo %2$s, em outro terminal: feche este ou recrie a fila no terminal %3$s.',
+            v_self.session, v_other.begun::TEXT, p_first
+        ));
     END IF;
 
-    -- The first terminal must have built this very queue, for this scenario.
+    -- The first terminal must have built this very queue.
     IF NOT EXISTS (
         SELECT 1 FROM sql_semana_12_turns.terminal
-        WHERE scenario = v_self.scenario AND session = p_first AND play = sql_semana_12_turns.queue()
+        WHERE
+            scenario = v_self.scenario AND session = p_first AND play = sql_semana_12_turns.queue()
             AND (through OR sql_semana_12_turns.alive(pid, opened))
     ) THEN
-        RETURN 'ask ' || CASE
-            WHEN EXISTS (
-                SELECT 1 FROM sql_semana_12_turns.terminal
-                WHERE scenario = v_self.scenario AND session = p_first AND sql_semana_12_turns.alive(pid, opened)
-            )
-                THEN format(
-                    CASE WHEN p_pt
-                        THEN 'O terminal %s ainda não criou a fila: aperte Enter lá primeiro.'
-                        ELSE 'Terminal %s has not built the queue yet: press Enter there first.' END,
-                    p_first
-                )
-            ELSE format(
-                CASE WHEN p_pt
-                    THEN 'O terminal %1$s ainda não está aberto: ./lab walk %2$s diz como abrir.'
-                    ELSE 'Terminal %1$s is not open yet: ./lab walk %2$s says how to open it.' END,
-                p_first, v_self.scenario
-            ) END;
+        SELECT count(*) > 0 INTO v_is_open
+        FROM sql_semana_12_turns.terminal
+        WHERE scenario = v_self.scenario AND session = p_first AND sql_semana_12_turns.alive(pid, opened);
+        IF v_is_open THEN
+            RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+                p_pt,
+                'Terminal %s has not built the queue yet: press Enter there first.',
+                'O terminal %s ainda não criou a fila: aperte Enter lá primeiro.',
+                p_first
+            ));
+        END IF;
+        RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+            p_pt,
+            'Terminal %1$s is not open yet: ./lab walk %2$s says how to open it.',
+            'O terminal %1$s ainda não está aberto: ./lab walk %2$s diz como abrir.',
+            p_first, v_self.scenario
+        ));
     END IF;
 
     FOR v_asked IN
-        SELECT regexp_split_to_array(trim(each), ' ') AS asked
-        FROM unnest(string_to_array(nullif(p_after, ''), ',')) AS each
-        ORDER BY (regexp_split_to_array(trim(each), ' '))[3]::INTEGER
+        SELECT words[1] AS session, words[2] AS state, words[3]::INTEGER AS step
+        FROM regexp_split_to_table(nullif(p_after, ''), ', ') AS each, regexp_split_to_array(each, ' ') AS words
+        ORDER BY step
     LOOP
         LOOP
             SELECT * INTO v_other
             FROM sql_semana_12_turns.terminal
-            WHERE session = v_asked[1] AND play = sql_semana_12_turns.queue() AND begun > 0;
-            EXIT WHEN v_other.ended >= v_asked[3]::INTEGER AND v_asked[2] = 'ended';
-            EXIT WHEN v_other.begun = v_asked[3]::INTEGER AND v_other.ended < v_other.begun AND v_asked[2] = 'waits'
+            WHERE session = v_asked.session AND play = sql_semana_12_turns.queue() AND begun > 0;
+            EXIT WHEN v_asked.state = 'ended' AND v_other.ended >= v_asked.step;
+            EXIT WHEN v_asked.state = 'waits' AND v_other.begun = v_asked.step AND v_other.ended < v_asked.step
                 AND cardinality(pg_blocking_pids(v_other.pid)) > 0;
-            -- Begun and not there yet: a statement that runs ends in a moment.
-            IF coalesce(v_other.begun, 0) < v_asked[3]::INTEGER OR clock_timestamp() > v_until THEN
-                IF v_other.session IS NULL AND NOT EXISTS (
-                    SELECT 1 FROM sql_semana_12_turns.terminal
-                    WHERE scenario = v_self.scenario AND session = v_asked[1] AND sql_semana_12_turns.alive(pid, opened)
-                ) THEN
-                    RETURN 'ask ' || format(
-                        CASE WHEN p_pt
-                            THEN 'O terminal %1$s ainda não está aberto: ./lab walk %2$s diz como abrir. Faça o passo %3$s lá primeiro.'
-                            ELSE 'Terminal %1$s is not open yet: ./lab walk %2$s says how to open it. Do step %3$s there first.' END,
-                        v_asked[1], v_self.scenario, v_asked[3]
-                    );
-                ELSIF coalesce(v_other.begun, 0) < v_asked[3]::INTEGER THEN
-                    RETURN 'ask ' || format(
-                        CASE WHEN p_pt
-                            THEN '%1$s ainda está no passo %2$s; faça o passo %3$s lá primeiro.'
-                            ELSE '%1$s is still at step %2$s; do step %3$s there first.' END,
-                        v_asked[1], coalesce(v_other.begun, 0), v_asked[3]
-                    );
-                ELSIF v_asked[2] = 'ended' THEN
-                    RETURN 'ask ' || format(
-                        CASE WHEN p_pt
-                            THEN 'O passo %2$s de %1$s ainda não terminou.'
-                            ELSE 'Step %2$s in %1$s has not ended yet.' END,
-                        v_asked[1], v_other.begun
-                    );
-                ELSE
-                    RETURN 'ask ' || format(
-                        CASE WHEN p_pt
-                            THEN '%1$s deveria estar esperando no passo %2$s, e não está. Veja o terminal %1$s.'
-                            ELSE '%1$s should be waiting in step %2$s, and is not. Look at terminal %1$s.' END,
-                        v_asked[1], v_asked[3]
-                    );
-                END IF;
+            IF coalesce(v_other.begun, 0) < v_asked.step THEN
+                SELECT count(*) > 0 INTO v_is_open
+                FROM sql_semana_12_turns.terminal
+                WHERE
+                    scenario = v_self.scenario AND session = v_asked.session
+                    AND (through OR sql_semana_12_turns.alive(pid, opened));
+                RETURN sql_semana_12_turns.answer(p_terminal, CASE WHEN v_is_open THEN sql_semana_12_turns.say(
+                    p_pt,
+                    '%1$s is still at step %2$s; do step %3$s there first.',
+                    '%1$s ainda está no passo %2$s; faça o passo %3$s lá primeiro.',
+                    v_asked.session, coalesce(v_other.begun, 0)::TEXT, v_asked.step::TEXT
+                ) ELSE sql_semana_12_turns.say(
+                    p_pt,
+                    'Terminal %1$s is not open yet: ./lab walk %2$s says how to open it. Do step %3$s there first.',
+                    'O terminal %1$s ainda não está aberto: ./lab walk %2$s diz como abrir. Faça o passo %3$s lá primeiro.',
+                    v_asked.session, v_self.scenario, v_asked.step::TEXT
+                ) END);
+            END IF;
+            -- It has begun: a statement that runs ends, or comes to wait, in a moment.
+            IF clock_timestamp() > v_until THEN
+                RETURN sql_semana_12_turns.answer(p_terminal, CASE WHEN v_asked.state = 'ended' THEN sql_semana_12_turns.say(
+                    p_pt,
+                    'Step %2$s in %1$s has not ended yet.',
+                    'O passo %2$s de %1$s ainda não terminou.',
+                    v_asked.session, v_asked.step::TEXT
+                ) ELSE sql_semana_12_turns.say(
+                    p_pt,
+                    '%1$s should be waiting in step %2$s, and is not: look at terminal %1$s.',
+                    '%1$s deveria estar esperando no passo %2$s, e não está: veja o terminal %1$s.',
+                    v_asked.session, v_asked.step::TEXT
+                ) END);
             END IF;
             PERFORM pg_sleep(0.02);
         END LOOP;
     END LOOP;
 
     UPDATE sql_semana_12_turns.terminal
-    SET play = sql_semana_12_turns.queue(), begun = CASE WHEN p_last THEN begun ELSE p_step END, through = p_last
-    WHERE terminal_id = v_self.terminal_id;
-    RETURN 'go';
+    SET play = sql_semana_12_turns.queue(), begun = CASE WHEN p_last THEN begun ELSE p_step END, through = through OR p_last
+    WHERE terminal_id = p_terminal;
+    RETURN 'on';
 END
 $$;
 
 -- What the step showed on the screen, for `ended` to compare.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.shown(p_terminal INTEGER, p_step INTEGER, p_text TEXT)
-RETURNS TEXT
-LANGUAGE plpgsql
+RETURNS VOID
+LANGUAGE sql
 AS $$
-BEGIN
     INSERT INTO sql_semana_12_turns.outcome (play, step, session, shown)
-    SELECT play, p_step, session, p_text
-    FROM sql_semana_12_turns.terminal
-    WHERE terminal_id = p_terminal
-    ON CONFLICT (play, step) DO UPDATE SET shown = excluded.shown;
-    RETURN 'go';
-END
+    SELECT play, p_step, session, p_text FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal
+    ON CONFLICT (play, step) DO UPDATE SET shown = excluded.shown
 $$;
 
 -- A table as psql prints it, without what differs from play to play: the room between columns, and moments of the clock.
@@ -285,12 +292,13 @@ AS $$
             '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}\+00', '<clock>', 'g'
         ), E'\n' ORDER BY number
     )
-    FROM unnest(string_to_array(p_text, E'\n')) WITH ORDINALITY AS lines (line, number)
-    WHERE trim(line) <> '' AND line !~ '^[-+]+$' AND line !~ '^\(\d+ [[:alpha:]]+\)$'
+    FROM regexp_split_to_table(p_text, E'\n') WITH ORDINALITY AS lines (line, number)
+    WHERE
+        trim(line) <> '' AND line !~ '^[-+]+$' AND line !~ '^\(\d+ [[:alpha:]]+\)$'
         AND line !~ '^(INSERT 0|UPDATE|DELETE|MERGE) \d+$'
 $$;
 
--- Did the step come to what the recorded play came to? 'go', or 'again' and what came instead.
+-- Did the step come to what the recorded play came to?
 -- p_values: the md5 of the values that it showed, empty where they are not compared; p_rows_announced: how many rows, or NULL;
 -- p_until: which step of which terminal had to end its wait, as 'A 6', empty for none; p_leaves: 'done' if this is the terminal's
 -- last step, 'killed' if another one ends its session later on, else empty.
@@ -303,68 +311,84 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_self sql_semana_12_turns.terminal;
-    v_seen TEXT;
+    v_activity RECORD;
+    v_shown TEXT;
     v_instead TEXT;
 BEGIN
     SELECT * INTO v_self FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal;
     IF v_self.play IS DISTINCT FROM sql_semana_12_turns.queue() THEN
-        RETURN 'again ' || CASE WHEN p_pt
-            THEN 'A fila foi recriada depois disso: esta execução acabou.'
-            ELSE 'The queue has been rebuilt since: this play is over.' END;
+        RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
+            p_pt,
+            'The queue has been rebuilt since: this play is over.',
+            'A fila foi recriada depois disso: esta execução acabou.'
+        ), p_again => TRUE);
     END IF;
-    UPDATE sql_semana_12_turns.outcome
-    SET sqlstate = p_sqlstate, by_value = p_values <> '', milliseconds = (
-        SELECT round(extract(EPOCH FROM state_change - query_start)::NUMERIC * 1000)
-        FROM pg_stat_activity
-        WHERE pid = v_self.pid
-    )
-    WHERE play = v_self.play AND step = p_step
-    RETURNING shown INTO v_seen;
+    SELECT state, round(extract(EPOCH FROM state_change - query_start)::NUMERIC * 1000) AS milliseconds
+    INTO v_activity
+    FROM pg_stat_activity
+    WHERE pid = v_self.pid;
+    INSERT INTO sql_semana_12_turns.outcome AS kept (play, step, session, sqlstate, by_value, milliseconds)
+    VALUES (v_self.play, p_step, v_self.session, p_sqlstate, p_values <> '', v_activity.milliseconds)
+    ON CONFLICT (play, step) DO UPDATE
+    SET sqlstate = excluded.sqlstate, by_value = excluded.by_value, milliseconds = excluded.milliseconds
+    RETURNING kept.shown INTO v_shown;
 
     IF p_sqlstate <> p_announced THEN
         v_instead := CASE
-            WHEN p_sqlstate = '00000' THEN format(
-                CASE WHEN p_pt
-                    THEN 'Este passo deveria falhar com %s, e não falhou.'
-                    ELSE 'This step was to fail with %s, and it did not.' END, p_announced)
-            WHEN p_announced = '00000' THEN format(
-                CASE WHEN p_pt
-                    THEN 'Este passo não deveria falhar, e falhou com %s.'
-                    ELSE 'This step was not to fail, and it failed with %s.' END, p_sqlstate)
-            ELSE format(
-                CASE WHEN p_pt
-                    THEN 'Este passo deveria falhar com %s, e falhou com %s.'
-                    ELSE 'This step was to fail with %s, and it failed with %s.' END, p_announced, p_sqlstate) END;
+            WHEN p_sqlstate = '00000' THEN sql_semana_12_turns.say(
+                p_pt,
+                'This step was to fail with %1$s, and it did not.',
+                'Este passo deveria falhar com %1$s, e não falhou.',
+                p_announced
+            )
+            WHEN p_announced = '00000' THEN sql_semana_12_turns.say(
+                p_pt,
+                'This step was not to fail, and it failed with %1$s.',
+                'Este passo não deveria falhar, e falhou com %1$s.',
+                p_sqlstate
+            )
+            ELSE sql_semana_12_turns.say(
+                p_pt,
+                'This step was to fail with %1$s, and it failed with %2$s.',
+                'Este passo deveria falhar com %1$s, e falhou com %2$s.',
+                p_announced, p_sqlstate
+            )
+        END;
     ELSIF p_until <> '' AND NOT EXISTS (
         SELECT 1 FROM sql_semana_12_turns.terminal
         WHERE play = v_self.play AND session = split_part(p_until, ' ', 1) AND begun >= split_part(p_until, ' ', 2)::INTEGER
     ) THEN
-        v_instead := format(
-            CASE WHEN p_pt
-                THEN 'Este passo deveria esperar até o passo %2$s de %1$s, e terminou antes.'
-                ELSE 'This step was to wait until step %2$s in %1$s, and it ended before.' END,
-            split_part(p_until, ' ', 1), split_part(p_until, ' ', 2));
+        v_instead := sql_semana_12_turns.say(
+            p_pt,
+            'This step was to wait until step %2$s in %1$s, and it ended before.',
+            'Este passo deveria esperar até o passo %2$s de %1$s, e terminou antes.',
+            split_part(p_until, ' ', 1), split_part(p_until, ' ', 2)
+        );
     ELSIF p_rows <> p_rows_announced THEN
-        v_instead := format(
-            CASE WHEN p_pt
-                THEN 'Aqui vieram %s linha(s); na execução gravada, %s.'
-                ELSE 'Here %s row(s) came; in the recorded play, %s.' END, p_rows, p_rows_announced);
-    ELSIF p_values <> '' AND md5(sql_semana_12_turns.values(v_seen)) IS DISTINCT FROM p_values THEN
-        v_instead := CASE WHEN p_pt
-            THEN 'Os valores acima não são os da execução gravada.'
-            ELSE 'The values above are not those of the recorded play.' END;
+        v_instead := sql_semana_12_turns.say(
+            p_pt,
+            'Rows here: %1$s; in the recorded play: %2$s.',
+            'Linhas aqui: %1$s; na execução gravada: %2$s.',
+            p_rows::TEXT, p_rows_announced::TEXT
+        );
+    ELSIF p_values <> '' AND md5(sql_semana_12_turns.values(v_shown)) IS DISTINCT FROM p_values THEN
+        v_instead := sql_semana_12_turns.say(
+            p_pt,
+            'The values above are not those of the recorded play.',
+            'Os valores acima não são os da execução gravada.'
+        );
     END IF;
     IF v_instead IS NOT NULL THEN
-        RETURN 'again ' || v_instead || CASE WHEN p_pt
-            THEN ' O que se diria a seguir não valeria: esta execução acabou.'
-            ELSE ' What would be said next would not be true: this play is over.' END;
+        RETURN sql_semana_12_turns.answer(p_terminal, v_instead || sql_semana_12_turns.say(
+            p_pt,
+            ' What would be said next would not be true: this play is over.',
+            ' O que se diria a seguir não valeria: esta execução acabou.'
+        ), p_again => TRUE);
     END IF;
     UPDATE sql_semana_12_turns.terminal
-    SET ended = p_step, through = p_leaves = 'killed' OR (
-        p_leaves = 'done' AND EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = v_self.pid AND state = 'idle')
-    )
-    WHERE terminal_id = v_self.terminal_id;
-    RETURN 'go';
+    SET ended = p_step, through = p_leaves = 'killed' OR (p_leaves = 'done' AND v_activity.state = 'idle')
+    WHERE terminal_id = p_terminal;
+    RETURN 'on';
 END
 $$;
 
@@ -374,43 +398,42 @@ RETURNS TEXT
 LANGUAGE sql
 STABLE
 AS $$
-    SELECT format(CASE WHEN p_pt THEN '(levou %s ms)' ELSE '(it took %s ms)' END, milliseconds)
+    SELECT sql_semana_12_turns.say(p_pt, '(it took %s ms)', '(levou %s ms)', milliseconds::TEXT)
     FROM sql_semana_12_turns.outcome
     WHERE play = sql_semana_12_turns.queue() AND step = p_step
 $$;
 
--- What all terminals saw, against the recorded play: whether the claim holds here.
+-- What all terminals saw, against the recorded play: whether the claim holds here. p_waits are the steps that had to wait.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.verdict(p_steps INTEGER, p_waits INTEGER[], p_pt BOOLEAN)
 RETURNS TEXT
-LANGUAGE plpgsql
+LANGUAGE sql
 STABLE
 AS $$
-DECLARE
-    v_kept INTEGER;
-    v_by_value INTEGER;
-    v_text TEXT;
-BEGIN
-    SELECT count(*) FILTER (WHERE sqlstate IS NOT NULL), count(*) FILTER (WHERE by_value) INTO v_kept, v_by_value
+    SELECT concat_ws(
+        E'\n',
+        sql_semana_12_turns.say(
+            p_pt,
+            CASE WHEN count(*) = p_steps THEN 'Holds: yes. ' ELSE 'Holds: NO. ' END
+            || '%1$s of %2$s steps came out as in the recorded play; of %3$s the values shown were compared.',
+            CASE WHEN count(*) = p_steps THEN 'Confere: sim. ' ELSE 'Confere: NÃO. ' END
+            || '%1$s de %2$s passos saíram como na execução gravada; de %3$s foram comparados os valores mostrados.',
+            count(*)::TEXT, p_steps::TEXT, (count(*) FILTER (WHERE by_value))::TEXT
+        ),
+        string_agg(
+            sql_semana_12_turns.say(
+                p_pt,
+                '  step %1$s, %2$s: %3$s',
+                '  passo %1$s, %2$s: %3$s',
+                step::TEXT, session, concat_ws(
+                    ', ',
+                    CASE WHEN step = ANY(p_waits) THEN sql_semana_12_turns.say(p_pt, 'waited %s ms', 'esperou %s ms', milliseconds::TEXT) END,
+                    CASE WHEN sqlstate <> '00000' THEN sql_semana_12_turns.say(p_pt, 'error %s', 'erro %s', sqlstate) END
+                )
+            ), E'\n' ORDER BY step
+        ) FILTER (WHERE step = ANY(p_waits) OR sqlstate <> '00000')
+    )
     FROM sql_semana_12_turns.outcome
-    WHERE play = sql_semana_12_turns.queue() AND step <= p_steps;
-    v_text := CASE WHEN v_kept = p_steps THEN CASE WHEN p_pt THEN 'Confere: sim. ' ELSE 'Holds: yes. ' END
-        ELSE CASE WHEN p_pt THEN 'Confere: NÃO. ' ELSE 'Holds: NO. ' END END
-        || format(
-            CASE WHEN p_pt
-                THEN '%s de %s passos saíram como na execução gravada, %s deles comparados pelos valores mostrados.'
-                ELSE '%s of %s steps came out as in the recorded play, %s of them compared by the values shown.' END,
-            v_kept, p_steps, v_by_value);
-    SELECT v_text || coalesce(string_agg(
-        format(E'\n  %s %s, %s: %s', CASE WHEN p_pt THEN 'passo' ELSE 'step' END, step, session, concat_ws(', ',
-            CASE WHEN sqlstate <> '00000' THEN CASE WHEN p_pt THEN 'erro ' ELSE 'error ' END || sqlstate END,
-            CASE WHEN step = ANY (p_waits) THEN
-                format(CASE WHEN p_pt THEN 'esperou %s ms' ELSE 'waited %s ms' END, milliseconds) END
-        )), '' ORDER BY step), '')
-    INTO v_text
-    FROM sql_semana_12_turns.outcome
-    WHERE play = sql_semana_12_turns.queue() AND (step = ANY (p_waits) OR sqlstate <> '00000');
-    RETURN v_text;
-END
+    WHERE play = sql_semana_12_turns.queue() AND sqlstate IS NOT NULL
 $$;
 
 COMMIT;

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.base import wait
 from lab.server import psql
 from lab.server.binaries import find_psql
 
@@ -58,6 +59,15 @@ class Terminal:
         while select.select([self.master], [], [], 0)[0]:
             self._read()
         return self.shown
+
+    def interrupt(self) -> str:
+        """^C until psql has ended: one that comes while psql writes its prompt only marks it as cancelled."""
+        deadline = time.monotonic() + SECONDS
+        self.press("\x03")
+        while not wait.until(lambda: self.process.poll() is not None, 0.5):
+            assert time.monotonic() < deadline, f"^C does not end it: {self.shown}"
+            os.write(self.master, b"\x03")
+        return self.await_end()
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -192,6 +192,7 @@ class _Terminal:
             "SET client_min_messages = notice;",
             *self.scenario.setup,
             self.included("built.psql"),
+            "\\if :over \\q \\endif",
         ]
         return "\n".join(lines)
 
@@ -200,6 +201,7 @@ class _Terminal:
         step, total = steps[index], len(steps)
         ends = self.scenario.ends_of(step)
         errors = ends.errors if ends else step.errors
+        expected = self.expected.get(step.name, Expectation())
         where = self.say(f"step {index + 1} of {total}", f"passo {index + 1} de {total}")
         lines = [
             "\\echo",
@@ -209,12 +211,14 @@ class _Terminal:
             f"\\set ask '{_quoted(f'[{self.session}] {where}{self.asked_after(index)}. Enter: ')}'",
             self.included("enter.psql"),
             "\\if :over \\q \\endif",
-            *self.expect(errors, self.expected.get(step.name, Expectation()), ends, step),
+            *self.expect(errors, expected, ends, step),
             *(_echo(self.hang(step, ends)) if ends else []),
             self.included("statement.psql"),
+            *([self.included("compared.psql")] if expected.values else []),
             step.sql,
             self.included("ended.psql"),
             "\\if :over \\q \\endif",
+            *([self.included("guessed.psql")] if self.asks(step.prose) else []),
         ]
         if errors:
             lines += _echo(self.say(f"(announced: {errors})", f"(anunciado: {errors})"))
@@ -232,6 +236,10 @@ class _Terminal:
             *([f"\\set until '{self.until(step, ends)}'"] if self.until(step, ends) else []),
             *([f"\\set leaves {self.leaves(step)}"] if self.leaves(step) else []),
         ]
+
+    def asks(self, prose: Text | None) -> bool:
+        """Whether it ends with a question, to which a guess may be typed."""
+        return prose is not None and prose.en.endswith("?")
 
     def leaves(self, step: Step) -> str:
         """How the terminal is needed after that step: not if it is its last (done), nor if another one ends its session (killed)."""
