@@ -17,15 +17,26 @@ BEGIN;
 -- Several terminals begin at once.
 SELECT pg_advisory_xact_lock(hashtext('sql_semana_12_turns')) \g /dev/null
 
+-- It is made anew unless some terminal is open: so none of an older lab stays, and nothing of plays that are over.
 DO $guard$
+DECLARE
+    v_open BOOLEAN;
 BEGIN
-    IF to_regnamespace('sql_semana_12_turns') IS NULL THEN
-        CREATE SCHEMA sql_semana_12_turns;
-        COMMENT ON SCHEMA sql_semana_12_turns IS 'queue lab, turns';
-    ELSIF obj_description(to_regnamespace('sql_semana_12_turns'), 'pg_namespace') IS DISTINCT FROM 'queue lab, turns' THEN
-        RAISE EXCEPTION 'a schema sql_semana_12_turns that this lab did not make is here; it was left untouched'
-            USING HINT = 'ALTER SCHEMA sql_semana_12_turns RENAME TO sql_semana_12_turns_mine;';
+    IF to_regnamespace('sql_semana_12_turns') IS NOT NULL THEN
+        IF obj_description(to_regnamespace('sql_semana_12_turns'), 'pg_namespace') IS DISTINCT FROM 'queue lab, turns' THEN
+            RAISE EXCEPTION 'a schema sql_semana_12_turns that this lab did not make is here; it was left untouched'
+                USING HINT = 'ALTER SCHEMA sql_semana_12_turns RENAME TO sql_semana_12_turns_mine;';
+        END IF;
+        SELECT count(*) > 0 INTO v_open
+        FROM sql_semana_12_turns.terminal
+        INNER JOIN pg_stat_activity ON terminal.pid = pg_stat_activity.pid AND terminal.opened = pg_stat_activity.backend_start;
+        IF v_open THEN
+            RETURN;
+        END IF;
+        DROP SCHEMA sql_semana_12_turns CASCADE;
     END IF;
+    CREATE SCHEMA sql_semana_12_turns;
+    COMMENT ON SCHEMA sql_semana_12_turns IS 'queue lab, turns';
 END
 $guard$;
 
@@ -139,10 +150,10 @@ AS $$
     RETURNING 'on'
 $$;
 
--- May this terminal play that step now? A yes marks it as begun.
+-- May this terminal play that step now? p_for: 'look' only asks, 'begin' marks the step as begun, 'leave' is for after the last one.
 -- p_after says where the others have to be, as 'A ended 2, C waits 5'; p_first is the terminal that builds the queue.
 CREATE OR REPLACE FUNCTION sql_semana_12_turns.enter(
-    p_terminal INTEGER, p_step INTEGER, p_after TEXT, p_first TEXT, p_last BOOLEAN, p_pt BOOLEAN
+    p_terminal INTEGER, p_step INTEGER, p_after TEXT, p_first TEXT, p_for TEXT, p_pt BOOLEAN
 )
 RETURNS TEXT
 LANGUAGE plpgsql
@@ -264,8 +275,8 @@ BEGIN
     END LOOP;
 
     UPDATE sql_semana_12_turns.terminal
-    SET play = sql_semana_12_turns.queue(), begun = CASE WHEN p_last THEN begun ELSE p_step END, through = through OR p_last
-    WHERE terminal_id = p_terminal;
+    SET play = sql_semana_12_turns.queue(), begun = CASE p_for WHEN 'begin' THEN p_step ELSE begun END, through = p_for = 'leave'
+    WHERE terminal_id = p_terminal AND p_for <> 'look';
     RETURN 'on';
 END
 $$;
@@ -414,9 +425,9 @@ AS $$
         sql_semana_12_turns.say(
             p_pt,
             CASE WHEN count(*) = p_steps THEN 'Holds: yes. ' ELSE 'Holds: NO. ' END
-            || '%1$s of %2$s steps came out as in the recorded play; of %3$s the values shown were compared.',
+            || '%1$s of %2$s steps came out as in the recorded play, %3$s of them compared value by value.',
             CASE WHEN count(*) = p_steps THEN 'Confere: sim. ' ELSE 'Confere: NÃO. ' END
-            || '%1$s de %2$s passos saíram como na execução gravada; de %3$s foram comparados os valores mostrados.',
+            || '%1$s de %2$s passos saíram como na execução gravada, %3$s deles comparados valor por valor.',
             count(*)::TEXT, p_steps::TEXT, (count(*) FILTER (WHERE by_value))::TEXT
         ),
         string_agg(

@@ -43,6 +43,7 @@ REFUSED = {
     ),
 }
 OVER = {"en": "this play is over", "pt": "esta execução acabou"}
+AFTER = {"en": ", after step ", "pt": ", depois do passo "}
 HOLDS = {"en": "Holds: yes.", "pt": "Confere: sim."}
 EXPLANATIONS = {"en": lambda text: text.en, "pt": lambda text: text.pt or text.en}
 
@@ -176,6 +177,7 @@ class _Room:
         """Press Enter in the order of the scenario; a step is over when the next prompt stands there, or it is seen waiting."""
         for name, terminal in self.terminals.items():
             assert not _explained(self.scenario, self.language, terminal.await_prompt()), name
+        since = {name: len(terminal.all_shown) for name, terminal in self.terminals.items()}
         if before:
             before(self.scenario.steps[0])
         for _ in ("a guess", "the queue"):
@@ -192,6 +194,11 @@ class _Room:
             if before:
                 before(action)
             terminal = self.terminals[action.session]
+            self.check_told(action, since)
+            if AFTER[self.language] in terminal.shown.splitlines()[-1] and action.prose:
+                terminal.press()
+                told = terminal.await_prompt()
+                assert EXPLANATIONS[self.language](action.prose) in " ".join(told.split()) and action.sql not in told
             terminal.press()
             if action.blocks is None:
                 self.check_step(action, terminal.await_prompt(), truth.play[action.name])
@@ -215,6 +222,13 @@ class _Room:
         if ends and ends.prose:
             assert _explained(self.scenario, self.language, shown) == {ends.step}
         assert OVER[self.language] not in shown and HOLDS[self.language] not in shown
+
+    def check_told(self, step: Step, since: dict[str, int]) -> None:
+        """Before a step, no terminal has told what belongs to a later one."""
+        for later in self.scenario.steps[self.scenario.steps.index(step) + 1 :]:
+            said = " ".join(self.terminals[later.session].all_shown[since[later.session] :].split())
+            if later.prose and later.prose.en not in {each.prose.en for each in self.scenario.steps if each.prose and each is not later}:
+                assert EXPLANATIONS[self.language](later.prose) not in said, later.name
 
     def press_elsewhere(self, step: Step) -> None:
         """Enter in every terminal whose turn it is not: it says so, asks again, and prints nothing else."""

@@ -67,10 +67,10 @@ def script_path(scenario: Scenario, session: str, language: str) -> Path:
     return folder / scenario.name / f"{session.lower()}.psql"
 
 
-def walk(scenario: Scenario) -> str:
+def walk(scenario: Scenario, question: Text) -> str:
     """What to type in which terminal, in the reader's language, with paths as they are from the folder one is in."""
     language = say("en", "pt")
-    lines = [scenario.name, ""]
+    lines = [scenario.name, *textwrap.wrap(str(question), WIDTH), ""]
     for session in sorted(scenario.sessions):
         path = os.path.relpath(script_path(scenario, session, language))
         lines.append(f"  terminal {session}   psql -X -f {path}")
@@ -160,6 +160,7 @@ class _Terminal:
                 f"-- Execute em um terminal próprio, ao lado de {others}:" if others else "-- Execute:",
             ),
             f"--     psql -X -f {path.relative_to(paths.ROOT).as_posix()}",
+            "\\set ON_ERROR_STOP on",
             f"\\set scenario {self.scenario.name}",
             f"\\set session {self.session}",
             f"\\set first {self.first}",
@@ -203,14 +204,19 @@ class _Terminal:
         errors = ends.errors if ends else step.errors
         expected = self.expected.get(step.name, Expectation())
         where = self.say(f"step {index + 1} of {total}", f"passo {index + 1} de {total}")
+        before = self.asked_after(index)
         lines = [
             "\\echo",
-            *self.told(step.prose),
             f"\\set step {index + 1}",
             f"\\set after '{self.after(index)}'",
-            f"\\set ask '{_quoted(f'[{self.session}] {where}{self.asked_after(index)}. Enter: ')}'",
-            self.included("enter.psql"),
-            "\\if :over \\q \\endif",
+        ]
+        if before and step.prose:
+            # What is told before a step may take for granted what another terminal does first.
+            lines += self.entered("look", f"{where}{before}")
+            before = ""
+        lines += [
+            *self.told(step.prose),
+            *self.entered("begin", f"{where}{before}"),
             *self.expect(errors, expected, ends, step),
             *(_echo(self.hang(step, ends)) if ends else []),
             self.included("statement.psql"),
@@ -225,6 +231,15 @@ class _Terminal:
         if ends:
             lines += self.told(ends.prose)
         return "\n".join(lines)
+
+    def entered(self, for_what: str, asked: str) -> list[str]:
+        """Ask for Enter until it is the step's turn."""
+        return [
+            f"\\set for {for_what}",
+            f"\\set ask '{_quoted(f'[{self.session}] {asked}. Enter: ')}'",
+            self.included("enter.psql"),
+            "\\if :over \\q \\endif",
+        ]
 
     def expect(self, errors: str | None, expected: Expectation, ends: Ends | None, step: Step) -> list[str]:
         """What the step is to come to, as far as it is more than a success (walk/enter.psql sets that)."""
@@ -263,10 +278,7 @@ class _Terminal:
             f"\\set steps {total}",
             f"\\set waits '{self.waits()}'",
             f"\\set after '{self.after(total)}'",
-            "\\set last true",
-            f"\\set ask '[{self.session}] {alone if self.scenario.steps[-1].session == self.session else over}. Enter: '",
-            self.included("enter.psql"),
-            "\\if :over \\q \\endif",
+            *self.entered("leave", alone if self.scenario.steps[-1].session == self.session else over),
             "\\echo",
             *self.told(self.scenario.claim),
             self.included("verdict.psql"),
@@ -297,12 +309,18 @@ class _Terminal:
         if index == 0:
             return ""
         before = self.scenario.steps[index - 1]
-        if before.session == self.session:
+        if before.session == self.session or self.released_by(before, index):
             return ""
         verb = self.say("after", "depois do")
         waits = before.blocks and not self.ended_before(before, index)
         state = self.say(" (which waits)", " (que espera)") if waits else ""
         return f", {verb} {self.say('step', 'passo')} {index} {self.say('in', 'em')} {before.session}{state}"
+
+    def released_by(self, before: Step, index: int) -> bool:
+        """Whether the terminal's own latest step waited until that step, which has then begun."""
+        own = next((step for step in reversed(self.scenario.steps[:index]) if step.session == self.session), None)
+        ends = self.scenario.ends_of(own) if own else None
+        return ends is not None and self.release(ends) is before
 
     def ended_before(self, waiting: Step, index: int) -> bool:
         """Whether that step has ended when the step of this index is launched; the index after the last is the end."""
