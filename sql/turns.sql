@@ -15,7 +15,7 @@ SET client_min_messages = warning;
 BEGIN;
 
 -- Several terminals begin at once.
-SELECT pg_advisory_xact_lock(hashtext('sql_semana_12_turns')) \g /dev/null
+SELECT pg_advisory_xact_lock(hashtext('sql_semana_12_turns')) \gset
 
 -- It is made anew unless some terminal is open: so none of an older lab stays, and nothing of plays that are over.
 DO $guard$
@@ -40,27 +40,27 @@ BEGIN
 END
 $guard$;
 
--- play: the queue on which the terminal has played a step, NULL before; for the first terminal, the queue that it built.
--- through: it is needed no more, so it may be closed. why: why it may not go on; again: because its play is over.
+-- who: the session, such as A. play: the queue on which the terminal has played a step, NULL before; for the first terminal, the queue that it built.
+-- through: it is needed no more, so it may be closed. why: why it may not go on; is_over: because its play is over.
 CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
     terminal_id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     pid INTEGER NOT NULL,
     opened TIMESTAMPTZ NOT NULL,
     scenario TEXT NOT NULL,
-    session TEXT NOT NULL,
+    who TEXT NOT NULL,
     play OID,
     begun INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
     through BOOLEAN NOT NULL DEFAULT FALSE,
     why TEXT,
-    again BOOLEAN NOT NULL DEFAULT FALSE
+    is_over BOOLEAN NOT NULL DEFAULT FALSE
 );
 
 -- What a step came to; milliseconds are the server's, from the statement's start to its end.
 CREATE TABLE IF NOT EXISTS sql_semana_12_turns.outcome (
     play OID NOT NULL,
     step INTEGER NOT NULL,
-    session TEXT NOT NULL,
+    who TEXT NOT NULL,
     shown TEXT,
     sqlstate TEXT,
     milliseconds NUMERIC,
@@ -95,11 +95,11 @@ AS $$
 $$;
 
 -- Keep why the terminal may not go on, for told.psql; nothing to keep is a yes. The answer is what \if reads.
-CREATE OR REPLACE FUNCTION sql_semana_12_turns.answer(p_terminal INTEGER, p_why TEXT, p_again BOOLEAN DEFAULT FALSE)
+CREATE OR REPLACE FUNCTION sql_semana_12_turns.answer(p_terminal INTEGER, p_why TEXT, p_is_over BOOLEAN DEFAULT FALSE)
 RETURNS TEXT
 LANGUAGE sql
 AS $$
-    UPDATE sql_semana_12_turns.terminal SET why = p_why, again = p_again WHERE terminal_id = p_terminal AND p_why IS NOT NULL;
+    UPDATE sql_semana_12_turns.terminal SET why = p_why, is_over = p_is_over WHERE terminal_id = p_terminal AND p_why IS NOT NULL;
     SELECT CASE WHEN p_why IS NULL THEN 'on' ELSE 'off' END
 $$;
 
@@ -112,7 +112,7 @@ AS $$
     DELETE FROM sql_semana_12_turns.terminal
     WHERE NOT sql_semana_12_turns.alive(pid, opened) AND play IS DISTINCT FROM sql_semana_12_turns.queue();
     DELETE FROM sql_semana_12_turns.outcome WHERE play IS DISTINCT FROM sql_semana_12_turns.queue();
-    INSERT INTO sql_semana_12_turns.terminal (pid, opened, scenario, session)
+    INSERT INTO sql_semana_12_turns.terminal (pid, opened, scenario, who)
     SELECT p_pid, backend_start, p_scenario, p_session FROM pg_stat_get_activity(p_pid)
     RETURNING terminal_id
 $$;
@@ -171,7 +171,7 @@ BEGIN
             p_pt,
             'The queue has been rebuilt since: this play is over.',
             'A fila foi recriada depois disso: esta execução acabou.'
-        ), p_again => TRUE);
+        ), p_is_over => TRUE);
     END IF;
 
     -- Was a terminal closed in the middle, and its transaction with it?
@@ -184,19 +184,19 @@ BEGIN
             p_pt,
             'Terminal %1$s was closed at step %2$s: this play is over. To begin again, terminal %3$s rebuilds the queue.',
             'O terminal %1$s foi fechado no passo %2$s: esta execução acabou. Para recomeçar, o terminal %3$s recria a fila.',
-            v_other.session, v_other.begun::TEXT, p_first
-        ), p_again => v_self.play IS NOT NULL);
+            v_other.who, v_other.begun::TEXT, p_first
+        ), p_is_over => v_self.play IS NOT NULL);
     END IF;
 
     SELECT * INTO v_other
     FROM sql_semana_12_turns.terminal
-    WHERE play = sql_semana_12_turns.queue() AND session = v_self.session AND begun > 0 AND terminal_id <> p_terminal;
+    WHERE play = sql_semana_12_turns.queue() AND who = v_self.who AND begun > 0 AND terminal_id <> p_terminal;
     IF found THEN
         RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
             p_pt,
             '%1$s is at step %2$s already, in another terminal: leave this one, or rebuild the queue in terminal %3$s.',
             '%1$s já está no passo %2$s, em outro terminal: feche este ou recrie a fila no terminal %3$s.',
-            v_self.session, v_other.begun::TEXT, p_first
+            v_self.who, v_other.begun::TEXT, p_first
         ));
     END IF;
 
@@ -204,12 +204,12 @@ BEGIN
     IF NOT EXISTS (
         SELECT 1 FROM sql_semana_12_turns.terminal
         WHERE
-            scenario = v_self.scenario AND session = p_first AND play = sql_semana_12_turns.queue()
+            scenario = v_self.scenario AND who = p_first AND play = sql_semana_12_turns.queue()
             AND (through OR sql_semana_12_turns.alive(pid, opened))
     ) THEN
         SELECT count(*) > 0 INTO v_is_open
         FROM sql_semana_12_turns.terminal
-        WHERE scenario = v_self.scenario AND session = p_first AND sql_semana_12_turns.alive(pid, opened);
+        WHERE scenario = v_self.scenario AND who = p_first AND sql_semana_12_turns.alive(pid, opened);
         IF v_is_open THEN
             RETURN sql_semana_12_turns.answer(p_terminal, sql_semana_12_turns.say(
                 p_pt,
@@ -227,14 +227,14 @@ BEGIN
     END IF;
 
     FOR v_asked IN
-        SELECT words[1] AS session, words[2] AS state, words[3]::INTEGER AS step
+        SELECT words[1] AS who, words[2] AS state, words[3]::INTEGER AS step
         FROM regexp_split_to_table(nullif(p_after, ''), ', ') AS each, regexp_split_to_array(each, ' ') AS words
         ORDER BY step
     LOOP
         LOOP
             SELECT * INTO v_other
             FROM sql_semana_12_turns.terminal
-            WHERE session = v_asked.session AND play = sql_semana_12_turns.queue() AND begun > 0;
+            WHERE who = v_asked.who AND play = sql_semana_12_turns.queue() AND begun > 0;
             EXIT WHEN v_asked.state = 'ended' AND v_other.ended >= v_asked.step;
             EXIT WHEN v_asked.state = 'waits' AND v_other.begun = v_asked.step AND v_other.ended < v_asked.step
                 AND cardinality(pg_blocking_pids(v_other.pid)) > 0;
@@ -242,18 +242,18 @@ BEGIN
                 SELECT count(*) > 0 INTO v_is_open
                 FROM sql_semana_12_turns.terminal
                 WHERE
-                    scenario = v_self.scenario AND session = v_asked.session
+                    scenario = v_self.scenario AND who = v_asked.who
                     AND (through OR sql_semana_12_turns.alive(pid, opened));
                 RETURN sql_semana_12_turns.answer(p_terminal, CASE WHEN v_is_open THEN sql_semana_12_turns.say(
                     p_pt,
                     '%1$s is still at step %2$s; do step %3$s there first.',
                     '%1$s ainda está no passo %2$s; faça o passo %3$s lá primeiro.',
-                    v_asked.session, coalesce(v_other.begun, 0)::TEXT, v_asked.step::TEXT
+                    v_asked.who, coalesce(v_other.begun, 0)::TEXT, v_asked.step::TEXT
                 ) ELSE sql_semana_12_turns.say(
                     p_pt,
                     'Terminal %1$s is not open yet: ./lab walk %2$s says how to open it. Do step %3$s there first.',
                     'O terminal %1$s ainda não está aberto: ./lab walk %2$s diz como abrir. Faça o passo %3$s lá primeiro.',
-                    v_asked.session, v_self.scenario, v_asked.step::TEXT
+                    v_asked.who, v_self.scenario, v_asked.step::TEXT
                 ) END);
             END IF;
             -- It has begun: a statement that runs ends, or comes to wait, in a moment.
@@ -262,12 +262,12 @@ BEGIN
                     p_pt,
                     'Step %2$s in %1$s has not ended yet.',
                     'O passo %2$s de %1$s ainda não terminou.',
-                    v_asked.session, v_asked.step::TEXT
+                    v_asked.who, v_asked.step::TEXT
                 ) ELSE sql_semana_12_turns.say(
                     p_pt,
                     '%1$s should be waiting in step %2$s, and is not: look at terminal %1$s.',
                     '%1$s deveria estar esperando no passo %2$s, e não está: veja o terminal %1$s.',
-                    v_asked.session, v_asked.step::TEXT
+                    v_asked.who, v_asked.step::TEXT
                 ) END);
             END IF;
             PERFORM pg_sleep(0.02);
@@ -286,8 +286,8 @@ CREATE OR REPLACE FUNCTION sql_semana_12_turns.shown(p_terminal INTEGER, p_step 
 RETURNS VOID
 LANGUAGE sql
 AS $$
-    INSERT INTO sql_semana_12_turns.outcome (play, step, session, shown)
-    SELECT play, p_step, session, p_text FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal
+    INSERT INTO sql_semana_12_turns.outcome (play, step, who, shown)
+    SELECT play, p_step, who, p_text FROM sql_semana_12_turns.terminal WHERE terminal_id = p_terminal
     ON CONFLICT (play, step) DO UPDATE SET shown = excluded.shown
 $$;
 
@@ -332,14 +332,14 @@ BEGIN
             p_pt,
             'The queue has been rebuilt since: this play is over.',
             'A fila foi recriada depois disso: esta execução acabou.'
-        ), p_again => TRUE);
+        ), p_is_over => TRUE);
     END IF;
     SELECT state, round(extract(EPOCH FROM state_change - query_start)::NUMERIC * 1000) AS milliseconds
     INTO v_activity
     FROM pg_stat_activity
     WHERE pid = v_self.pid;
-    INSERT INTO sql_semana_12_turns.outcome AS kept (play, step, session, sqlstate, by_value, milliseconds)
-    VALUES (v_self.play, p_step, v_self.session, p_sqlstate, p_values <> '', v_activity.milliseconds)
+    INSERT INTO sql_semana_12_turns.outcome AS kept (play, step, who, sqlstate, by_value, milliseconds)
+    VALUES (v_self.play, p_step, v_self.who, p_sqlstate, p_values <> '', v_activity.milliseconds)
     ON CONFLICT (play, step) DO UPDATE
     SET sqlstate = excluded.sqlstate, by_value = excluded.by_value, milliseconds = excluded.milliseconds
     RETURNING kept.shown INTO v_shown;
@@ -367,7 +367,7 @@ BEGIN
         END;
     ELSIF p_until <> '' AND NOT EXISTS (
         SELECT 1 FROM sql_semana_12_turns.terminal
-        WHERE play = v_self.play AND session = split_part(p_until, ' ', 1) AND begun >= split_part(p_until, ' ', 2)::INTEGER
+        WHERE play = v_self.play AND who = split_part(p_until, ' ', 1) AND begun >= split_part(p_until, ' ', 2)::INTEGER
     ) THEN
         v_instead := sql_semana_12_turns.say(
             p_pt,
@@ -394,7 +394,7 @@ BEGIN
             p_pt,
             ' What would be said next would not be true: this play is over.',
             ' O que se diria a seguir não valeria: esta execução acabou.'
-        ), p_again => TRUE);
+        ), p_is_over => TRUE);
     END IF;
     UPDATE sql_semana_12_turns.terminal
     SET ended = p_step, through = p_leaves = 'killed' OR (p_leaves = 'done' AND v_activity.state = 'idle')
@@ -435,7 +435,7 @@ AS $$
                 p_pt,
                 '  step %1$s, %2$s: %3$s',
                 '  passo %1$s, %2$s: %3$s',
-                step::TEXT, session, concat_ws(
+                step::TEXT, who, concat_ws(
                     ', ',
                     CASE WHEN step = ANY(p_waits) THEN sql_semana_12_turns.say(p_pt, 'waited %s ms', 'esperou %s ms', milliseconds::TEXT) END,
                     CASE WHEN sqlstate <> '00000' THEN sql_semana_12_turns.say(p_pt, 'error %s', 'erro %s', sqlstate) END
@@ -446,5 +446,8 @@ AS $$
     FROM sql_semana_12_turns.outcome
     WHERE play = sql_semana_12_turns.queue() AND sqlstate IS NOT NULL
 $$;
+
+-- In the same transaction: one that came in between would find no terminal open, and make it all anew.
+SELECT sql_semana_12_turns.open(pg_backend_pid(), :'scenario', :'session') AS terminal \gset
 
 COMMIT;

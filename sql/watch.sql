@@ -12,7 +12,7 @@
 SET client_min_messages = warning;
 SET search_path = pg_catalog;
 
--- A view of the table would wait for a rebuild, and end with an error where there is no table; this says what it is.
+-- A look at the table would wait for a rebuild, and end with an error where there is no table; this says what it is.
 CREATE FUNCTION pg_temp.documentos()
 RETURNS TABLE (visto TEXT, quanto TEXT)
 LANGUAGE plpgsql
@@ -43,7 +43,7 @@ UNION ALL
 SELECT
     visto,
     quanto,
-    ''
+    '' AS consulta
 FROM pg_temp.documentos()
-ORDER BY 3 DESC, 1
+ORDER BY consulta DESC, visto ASC
 \watch 1

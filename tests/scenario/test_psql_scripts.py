@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from lab.base import wait
+from lab.base.language import Text
 from lab.scenario import library, psql_scripts, transcript
 from lab.scenario.grammar import Ends, Scenario, Step
 from lab.scenario.player import play
 from lab.scenario.result import Play, StepRun
 from lab.server import schema
-from tests.scenario.terminal import COLUMNS, PAGER, PROMPT, SECONDS, Terminal
+from lab.server.target import Target
+from tests.scenario.terminal import COLUMNS, PAGER, SECONDS, Terminal
 
 SCENARIOS = library.scenarios()
 # The two languages differ in words only, so a few scenarios in Portuguese are enough.
@@ -31,21 +31,22 @@ driven = pytest.mark.parametrize(("scenario", "language"), DRIVEN, ids=lambda va
 
 MOST_SILENCE = 2.0  # seconds from a key to a word on the screen
 REFUSED = {
-    "en": (
-        r"\w+ is still at step \d+; do step \d+ there first\.|Terminal \w+ is not open yet: \./lab walk \w+ says how to open it\."
-        r"( Do step \d+ there first\.)?|Terminal \w+ has not built the queue yet: press Enter there first\."
-        r"|Step \d+ in \w+ has not ended yet\."
-    ),
-    "pt": (
-        r"\w+ ainda está no passo \d+; faça o passo \d+ lá primeiro\.|O terminal \w+ ainda não está aberto: \./lab walk \w+ diz como abrir\."
-        r"( Faça o passo \d+ lá primeiro\.)?|O terminal \w+ ainda não criou a fila: aperte Enter lá primeiro\."
-        r"|O passo \d+ de \w+ ainda não terminou\."
-    ),
+    "en": [
+        r"\w+ is still at step \d+; do step \d+ there first\.",
+        r"Terminal \w+ is not open yet: \./lab walk \w+ says how to open it\.( Do step \d+ there first\.)?",
+        r"Terminal \w+ has not built the queue yet: press Enter there first\.",
+        r"Step \d+ in \w+ has not ended yet\.",
+    ],
+    "pt": [
+        r"\w+ ainda está no passo \d+; faça o passo \d+ lá primeiro\.",
+        r"O terminal \w+ ainda não está aberto: \./lab walk \w+ diz como abrir\.( Faça o passo \d+ lá primeiro\.)?",
+        r"O terminal \w+ ainda não criou a fila: aperte Enter lá primeiro\.",
+        r"O passo \d+ de \w+ ainda não terminou\.",
+    ],
 }
 OVER = {"en": "this play is over", "pt": "esta execução acabou"}
 AFTER = {"en": ", after step ", "pt": ", depois do passo "}
 HOLDS = {"en": "Holds: yes.", "pt": "Confere: sim."}
-EXPLANATIONS = {"en": lambda text: text.en, "pt": lambda text: text.pt or text.en}
 
 
 @pytest.mark.sample(4)
@@ -115,11 +116,11 @@ def test_an_explanation_of_a_row_stands_only_below_that_row(database: str) -> No
         room.monitor.execute("UPDATE sql_semana_12.fila_documentos SET status = 'falhou' WHERE documento_id = 2")
         room.terminals["B"].press()
         shown = room.terminals["B"].await_prompt()
-        assert "The values above are not those of the recorded play." in " ".join(shown.split())
+        assert "The values above are not those of the recorded play." in _on_one_line(shown)
         assert not _explained(scenario, "en", shown)
 
 
-def test_a_wait_that_did_not_come_is_told(database: str) -> None:
+def test_a_terminal_that_was_closed_by_another_ends_the_play(database: str) -> None:
     scenario = library.find_scenario("02_commit")
     truth = _played(scenario, database)
     with _opened(scenario, "en", database) as room:
@@ -130,6 +131,50 @@ def test_a_wait_that_did_not_come_is_told(database: str) -> None:
         room.terminals["B"].press()
         shown = room.terminals["B"].await_prompt()
         assert "Terminal A was closed at step" in shown and "hang" not in shown
+
+
+def test_the_queue_is_not_built_while_another_session_holds_a_lock_on_it(queue_database: str) -> None:
+    scenario = library.find_scenario("02_lock_timeout")
+    with _opened(scenario, "pt", queue_database) as room, psycopg.connect(queue_database) as holder:
+        holder.execute("SELECT 1 FROM sql_semana_12.fila_documentos FOR UPDATE")
+        first = room.terminals["A"]
+        first.await_prompt()
+        for _ in ("a guess", "the queue"):
+            first.press()
+            shown = first.await_prompt()
+        assert f"(pid {holder.info.backend_pid}). Faça COMMIT ou ROLLBACK lá" in _on_one_line(shown)
+        holder.rollback()
+        first.press()
+        assert "A fila está pronta." in first.await_prompt()
+        room.terminals["B"].await_prompt()
+
+
+def test_a_play_is_over_once_its_queue_was_rebuilt_by_hand(database: str) -> None:
+    scenario = library.find_scenario("03_passes")
+    truth = _played(scenario, database)
+    with _opened(scenario, "en", database) as room:
+        room.walk(truth, until=scenario.steps[1])
+        room.terminals["A"].press()
+        room.terminals["A"].await_prompt()
+        room.monitor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lab/A'")
+        schema.build(database, scenario.state)
+        for name in ("A", "B"):
+            room.terminals[name].press()
+            assert "SELECT" not in room.terminals[name].await_prompt()
+
+
+def test_where_the_second_connection_fails_no_step_is_played(own_server: Target, database: str) -> None:
+    scenario = library.find_scenario("03_passes")
+    truth = _played(scenario, database)
+    with _opened(scenario, "en", database) as room:
+        room.walk(truth, until=scenario.step("b_asks"))
+        (name,) = room.monitor.execute("SELECT current_database()").fetchone() or ("",)
+        with psycopg.connect(own_server.conninfo, autocommit=True) as elsewhere:
+            elsewhere.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+            room.terminals["B"].press()
+            shown = _on_one_line(room.terminals["B"].await_prompt())
+            elsewhere.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+        assert "Whose turn it is cannot be known" in shown and "SELECT" not in shown
 
 
 class _Truth:
@@ -171,9 +216,7 @@ class _Room:
     def open(self, name: str) -> None:
         self.terminals[name] = Terminal(psql_scripts.script_path(self.scenario, name, self.language), self.conninfo)
 
-    def walk(
-        self, truth: _Truth, *, until: Step | None = None, before: Callable[[Step], None] | None = None
-    ) -> None:
+    def walk(self, truth: _Truth, *, until: Step | None = None, before: Callable[[Step], None] | None = None) -> None:
         """Press Enter in the order of the scenario; a step is over when the next prompt stands there, or it is seen waiting."""
         for name, terminal in self.terminals.items():
             assert not _explained(self.scenario, self.language, terminal.await_prompt()), name
@@ -198,7 +241,7 @@ class _Room:
             if AFTER[self.language] in terminal.shown.splitlines()[-1] and action.prose:
                 terminal.press()
                 told = terminal.await_prompt()
-                assert EXPLANATIONS[self.language](action.prose) in " ".join(told.split()) and action.sql not in told
+                assert _in(self.language, action.prose) in _on_one_line(told) and action.sql not in told
             terminal.press()
             if action.blocks is None:
                 self.check_step(action, terminal.await_prompt(), truth.play[action.name])
@@ -227,8 +270,10 @@ class _Room:
         """Before a step, no terminal has told what belongs to a later one."""
         for later in self.scenario.steps[self.scenario.steps.index(step) + 1 :]:
             said = " ".join(self.terminals[later.session].all_shown[since[later.session] :].split())
-            if later.prose and later.prose.en not in {each.prose.en for each in self.scenario.steps if each.prose and each is not later}:
-                assert EXPLANATIONS[self.language](later.prose) not in said, later.name
+            if later.prose and later.prose.en not in {
+                each.prose.en for each in self.scenario.steps if each.prose and each is not later
+            }:
+                assert _in(self.language, later.prose) not in said, later.name
 
     def press_elsewhere(self, step: Step) -> None:
         """Enter in every terminal whose turn it is not: it says so, asks again, and prints nothing else."""
@@ -239,7 +284,8 @@ class _Room:
             terminal.press()
             lines = terminal.await_prompt().splitlines()
             assert lines[-1] == ask
-            assert re.fullmatch(REFUSED[self.language], " ".join(" ".join(lines[:-1]).split())), lines
+            told = _on_one_line(" ".join(lines[:-1]))
+            assert any(re.fullmatch(refused, told) for refused in REFUSED[self.language]), lines
 
     def interrupt(self, names: set[str]) -> None:
         """^C in these terminals, and each is opened again."""
@@ -259,7 +305,7 @@ class _Room:
             terminal = self.terminals[name]
             terminal.press()
             shown = terminal.await_prompt()
-            assert OVER[self.language] in " ".join(shown.split()), shown
+            assert OVER[self.language] in _on_one_line(shown), shown
             assert not _explained(self.scenario, self.language, shown)
             if name in begun:
                 terminal.press()
@@ -271,8 +317,8 @@ class _Room:
             terminal.press()
             shown = terminal.await_end()
             assert terminal.process.returncode == 0, shown
-            claim = EXPLANATIONS[self.language](self.scenario.claim)
-            assert claim in " ".join(shown.split()) and HOLDS[self.language] in shown, shown
+            claim = _in(self.language, self.scenario.claim)
+            assert claim in _on_one_line(shown) and HOLDS[self.language] in shown, shown
 
     def close(self) -> None:
         for terminal in self.terminals.values():
@@ -303,12 +349,20 @@ def _opened(scenario: Scenario, language: str, conninfo: str) -> Iterator[_Room]
 
 def _explained(scenario: Scenario, language: str, shown: str) -> set[str]:
     """The steps whose result is explained in what was shown."""
-    said = " ".join(shown.split())
+    said = _on_one_line(shown)
     return {
         action.step
         for action in scenario.actions
-        if isinstance(action, Ends) and action.prose and EXPLANATIONS[language](action.prose) in said
+        if isinstance(action, Ends) and action.prose and _in(language, action.prose) in said
     }
+
+
+def _in(language: str, text: Text) -> str:
+    return text.pt if language == "pt" and text.pt else text.en
+
+
+def _on_one_line(shown: str) -> str:
+    return " ".join(shown.split())
 
 
 def _printed(shown: str, columns: tuple[str, ...]) -> list[tuple[str, ...]] | None:
@@ -321,12 +375,12 @@ def _printed(shown: str, columns: tuple[str, ...]) -> list[tuple[str, ...]] | No
         return None
     if not re.fullmatch(r"[-+]+", next(lines)):
         return None
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for line in lines:
         if re.match(r"\(\d+ rows?\)", line):
             return rows
         rows.append(tuple(transcript.CLOCK.sub("<clock>", cell.strip()) for cell in line.split("|")))
-        if len(rows[-1]) != len(columns) or line.rstrip().endswith((".", "+")) or "." in (line[:1],):
+        if len(rows[-1]) != len(columns) or line.endswith((".", "+")):
             return None
     return None
 

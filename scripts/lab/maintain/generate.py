@@ -36,10 +36,7 @@ def told() -> list[tuple[Scenario, Frame]]:
         if (path := library.scenario_path(lesson.name, check.case)).exists()
     ]
     following = [scenario.name for scenario, _ in lessons[1:]]
-    return [
-        (scenario, Frame(lesson.question, name))
-        for (scenario, lesson), name in zip_longest(lessons, following)
-    ]
+    return [(scenario, Frame(lesson.question, name)) for (scenario, lesson), name in zip_longest(lessons, following)]
 
 
 def pages() -> list[Path]:
