@@ -40,7 +40,7 @@ BEGIN
 END
 $guard$;
 
--- who: the session, such as A. play: the queue on which the terminal has played a step, NULL before; for the first terminal, the queue that it built.
+-- who: the session, such as A. play: the queue on which it has played a step, NULL before; for the first terminal, the one it built.
 -- through: it is needed no more, so it may be closed. why: why it may not go on; is_over: because its play is over.
 CREATE TABLE IF NOT EXISTS sql_semana_12_turns.terminal (
     terminal_id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
