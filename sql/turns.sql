@@ -244,7 +244,12 @@ BEGIN
                 WHERE
                     scenario = v_self.scenario AND who = v_asked.who
                     AND (through OR sql_semana_12_turns.alive(pid, opened));
-                RETURN sql_semana_12_turns.answer(p_terminal, CASE WHEN v_is_open THEN sql_semana_12_turns.say(
+                RETURN sql_semana_12_turns.answer(p_terminal, CASE WHEN v_is_open AND p_for = 'leave' THEN sql_semana_12_turns.say(
+                    p_pt,
+                    '%1$s is at step %2$s of %3$s: go on there.',
+                    '%1$s está no passo %2$s de %3$s: continue lá.',
+                    v_asked.who, coalesce(v_other.begun, 0)::TEXT, (p_step - 1)::TEXT
+                ) WHEN v_is_open THEN sql_semana_12_turns.say(
                     p_pt,
                     '%1$s is still at step %2$s; do step %3$s there first.',
                     '%1$s ainda está no passo %2$s; faça o passo %3$s lá primeiro.',

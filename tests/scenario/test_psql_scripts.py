@@ -35,12 +35,14 @@ REFUSED = {
         r"\w+ is still at step \d+; do step \d+ there first\.",
         r"Terminal \w+ is not open yet: \./lab walk \w+ says how to open it\.( Do step \d+ there first\.)?",
         r"Terminal \w+ has not built the queue yet: press Enter there first\.",
+        r"\w+ is at step \d+ of \d+: go on there\.",
         r"Step \d+ in \w+ has not ended yet\.",
     ],
     "pt": [
         r"\w+ ainda está no passo \d+; faça o passo \d+ lá primeiro\.",
         r"O terminal \w+ ainda não está aberto: \./lab walk \w+ diz como abrir\.( Faça o passo \d+ lá primeiro\.)?",
         r"O terminal \w+ ainda não criou a fila: aperte Enter lá primeiro\.",
+        r"\w+ está no passo \d+ de \d+: continue lá\.",
         r"O passo \d+ de \w+ ainda não terminou\.",
     ],
 }
@@ -118,6 +120,23 @@ def test_an_explanation_of_a_row_stands_only_below_that_row(database: str) -> No
         shown = room.terminals["B"].await_prompt()
         assert "The values above are not those of the recorded play." in _on_one_line(shown)
         assert not _explained(scenario, "en", shown)
+
+
+def test_enter_pressed_during_a_wait_is_not_taken_for_the_next_step(database: str) -> None:
+    scenario = library.find_scenario("02_commit")
+    truth = _played(scenario, database)
+    with _opened(scenario, "en", database) as room:
+        room.walk(truth, until=scenario.step("a_commits"))
+        for _ in range(3):
+            room.terminals["B"].press()
+        room.terminals["A"].press()
+        shown = room.terminals["B"].await_prompt()
+        assert _explained(scenario, "en", shown) == {"b_asks"} and "[B] step 7 of 7" in shown
+        for _ in range(3):
+            room.terminals["A"].await_prompt()
+            room.terminals["A"].press()
+        assert "B is at step 5 of 7: go on there." in room.terminals["A"].await_prompt()
+        assert room.terminals["B"].await_prompt() == shown
 
 
 def test_a_terminal_that_was_closed_by_another_ends_the_play(database: str) -> None:
