@@ -64,12 +64,18 @@ END
 $guard$;
 
 DO $drop$
+DECLARE
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
 BEGIN
-    SET LOCAL lock_timeout = '10s';
+    SET LOCAL lock_timeout = '900ms';
     DROP SCHEMA IF EXISTS sql_semana_12 CASCADE;
 EXCEPTION WHEN lock_not_available THEN
-    RAISE EXCEPTION 'another session holds a lock on the queue, so it cannot be rebuilt'
-        USING HINT = 'End its transaction: COMMIT or ROLLBACK in the other terminal, or close it. Then run this script again.';
+    RAISE EXCEPTION '%', CASE WHEN v_pt
+        THEN 'outra sessão está segurando a fila, então não dá para criá-la de novo'
+        ELSE 'another session holds a lock on the queue, so it cannot be rebuilt' END
+        USING HINT = CASE WHEN v_pt
+            THEN 'Faça COMMIT ou ROLLBACK no outro terminal, ou feche-o. Depois rode este script de novo.'
+            ELSE 'COMMIT or ROLLBACK in the other terminal, or close it. Then run this script again.' END;
 END
 $drop$;
 CREATE SCHEMA sql_semana_12;

@@ -11,6 +11,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '01';
 SET "lab.para" = '05';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 BEGIN;

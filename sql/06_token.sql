@@ -10,6 +10,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '05';
 SET "lab.para" = '06';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 BEGIN;

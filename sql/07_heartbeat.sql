@@ -8,6 +8,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '06';
 SET "lab.para" = '07';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 BEGIN;

@@ -12,6 +12,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '09';
 SET "lab.para" = '10';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 BEGIN;

@@ -9,6 +9,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '05';
 SET "lab.para" = '99';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 BEGIN;

@@ -11,6 +11,7 @@
 SET client_min_messages = warning;
 SET "lab.de" = '01';
 SET "lab.para" = '04';
+SET "lab.muda" = 'sim';
 \ir require_state.sql
 
 UPDATE sql_semana_12.fila_documentos

@@ -27,10 +27,23 @@ BEGIN
     ELSIF coalesce(v_marca, '') NOT LIKE 'queue lab, state %' THEN
         v_resultado := 'left untouched: this lab did not make it';
     ELSE
+        SET LOCAL lock_timeout = '900ms';
         DROP SCHEMA sql_semana_12 CASCADE;
         v_resultado := 'dropped';
     END IF;
     INSERT INTO desmontado (objeto, resultado) VALUES ('schema sql_semana_12', v_resultado);
+    -- Where the terminals of a scenario kept their places: here only if one was played by hand.
+    IF obj_description(to_regnamespace('sql_semana_12_turns'), 'pg_namespace') = 'queue lab, turns' THEN
+        DROP SCHEMA sql_semana_12_turns CASCADE;
+        INSERT INTO desmontado (objeto, resultado) VALUES ('schema sql_semana_12_turns', 'dropped');
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION '%', CASE WHEN coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%'
+        THEN 'outra sessão está segurando a fila'
+        ELSE 'another session holds a lock on the queue' END
+        USING HINT = CASE WHEN coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%'
+            THEN 'Faça COMMIT ou ROLLBACK no outro terminal, ou feche-o. Depois rode este script de novo.'
+            ELSE 'COMMIT or ROLLBACK in the other terminal, or close it. Then run this script again.' END;
 END
 $teardown$;
 

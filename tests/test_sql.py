@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from lab.base import paths
+from lab.base.errors import LabError
 from lab.scenario import transcript
 from lab.scenario.library import scenarios
 from lab.server.binaries import find_psql
@@ -19,6 +22,7 @@ from lab.server.psql import libpq_environment
 from lab.server.schema import build, numbered_scripts
 from lab.server.target import Target
 from tests.helpers import execute, fetch
+from tests.scenario.terminal import COLUMNS, Terminal
 
 NAMES = ("01_queue", "02_for_update_waits", "03_skip_locked_passes", "04_claim_and_finish", "reset")
 EPISODE = [paths.SQL / f"{name}.sql" for name in NAMES]
@@ -224,6 +228,66 @@ def test_script_01_that_fails_half_way_changes_nothing(queue_database: str) -> N
     assert "duplicate key" in done.stderr
     assert done.returncode != 0
     assert fetch(queue_database, f"SELECT count(*) FROM {TABLE} WHERE worker_id = 'worker-a'") == [(4,)]
+
+
+# While another session is in the way
+
+SECONDS_TO_SAY = 2.0  # it is to say so within a second; starting psql on a busy machine takes the rest
+HELD = {"en": "another session holds a lock on the queue", "pt": "outra sessão está segurando a fila"}
+WHAT_TO_DO = {"en": "COMMIT or ROLLBACK in the other terminal", "pt": "Faça COMMIT ou ROLLBACK no outro terminal"}
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+@pytest.mark.parametrize("name", ["01_queue", "05_lease", "reset", "teardown"])
+def test_a_script_that_changes_the_queue_says_soon_that_another_session_is_in_the_way(
+    own_server: Target, queue_database: str, name: str, language: str
+) -> None:
+    with psycopg.connect(queue_database) as holder:
+        holder.execute(f"SELECT documento_id FROM {TABLE} FOR UPDATE")
+        began = time.monotonic()
+        done = psql(queue_database, paths.SQL / f"{name}.sql", PGOPTIONS=f"-c lab.lang={language}")
+        assert time.monotonic() - began < SECONDS_TO_SAY
+        assert done.returncode != 0 and HELD[language] in done.stderr and WHAT_TO_DO[language] in done.stderr
+        holder.rollback()
+    assert documents(queue_database) == PENDING
+
+
+def test_a_build_says_so_in_the_language_of_the_lab(queue_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LANG", "pt")
+    with psycopg.connect(queue_database) as holder:
+        holder.execute(f"LOCK TABLE {TABLE}")
+        with pytest.raises(LabError, match=HELD["pt"]):
+            build(queue_database, 1)
+        holder.rollback()
+
+
+def test_watch_waits_for_the_queue_and_never_for_a_lock(database: str) -> None:
+    watch = Terminal(paths.SQL / "watch.sql", database)
+    try:
+        watch.await_text("the queue is not there yet")
+        build(database, 1)
+        watch.await_text("pendente | 4")
+        with psycopg.connect(database) as holder:
+            holder.execute(f"LOCK TABLE {TABLE} IN ACCESS EXCLUSIVE MODE")
+            watch.await_text("the whole queue is locked")
+            holder.rollback()
+            holder.execute(f"SELECT documento_id FROM {TABLE} FOR UPDATE")
+            with psycopg.connect(database) as waiter, ThreadPoolExecutor() as pool:
+                reset = pool.submit(waiter.execute, f"UPDATE {TABLE} SET tentativas = 0 WHERE documento_id = 1")
+                watch.await_text(f"(pid {waiter.info.backend_pid}) → ")
+                watch.await_text(f"(pid {holder.info.backend_pid}) | ")
+                watch.await_text("UPDATE sql_semana_12.fila_do")
+                holder.rollback()
+                reset.result()
+        assert "ERROR" not in watch.all_shown and max(map(len, watch.all_shown.splitlines())) <= COLUMNS
+    finally:
+        watch.interrupt()
+        watch.close()
+
+
+def test_a_plain_psql_on_the_labs_own_database_finds_the_queue(own_server: Target) -> None:
+    path = fetch(own_server.conninfo, "SHOW search_path")
+    assert path == [('"$user", public, sql_semana_12',)]
 
 
 # The facts of the episode

@@ -372,6 +372,14 @@ def test_teardown_leaves_another_schema_of_that_name(database: str, copy: Copy) 
     assert fetch(database, "SELECT count(*) FROM sql_semana_12.meu") == [(0,)]
 
 
+def test_teardown_takes_along_where_the_terminals_of_a_scenario_stood(database: str, copy: Copy) -> None:
+    execute(database, "CREATE SCHEMA sql_semana_12_turns; COMMENT ON SCHEMA sql_semana_12_turns IS 'queue lab, turns'")
+    assert copy.tear_down(database)["schema sql_semana_12_turns"] == "dropped"
+    execute(database, "CREATE SCHEMA sql_semana_12_turns")  # without the mark it is not the lab's
+    assert "schema sql_semana_12_turns" not in copy.tear_down(database)
+    assert fetch(database, "SELECT to_regnamespace('sql_semana_12_turns') IS NOT NULL") == [(True,)]
+
+
 @pytest.fixture
 def plain(own_server: Target, database: str) -> Iterator[str]:
     """The conninfo as a user who may create a schema, and no role."""

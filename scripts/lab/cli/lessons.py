@@ -114,6 +114,7 @@ def walk(
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    from lab.lessons import registry
     from lab.scenario import psql_scripts
 
     console = Console()
@@ -128,7 +129,13 @@ def walk(
             f"Em mais um, para ver quem espera por quem:                   psql -X -f {watch}",
         ),
     ]
-    lines += ["", *(psql_scripts.walk(scenario) + "\n" for scenario in _scenarios(wanted, everything))]
+    lines += [
+        "",
+        *(
+            psql_scripts.walk(scenario, registry.find(scenario.lesson).question) + "\n"
+            for scenario in _scenarios(wanted, everything)
+        ),
+    ]
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 

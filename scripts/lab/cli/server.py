@@ -39,6 +39,8 @@ def status() -> None:
 
 def env() -> None:
     """Print the variables for a plain psql:  eval "$(./lab env)"."""
+    from lab.server.psql import in_the_readers_language
+
     with use_server(Console(stderr=True), quiet=True) as target:
         if target.embedded is None:
             raise LabError(
@@ -47,17 +49,17 @@ def env() -> None:
                     "O servidor em uso é o seu (LAB_DSN ou PG… definido): o psql não precisa de variáveis do laboratório.",
                 )
             )
-        for name, value in target.embedded.environment().items():
+        for name, value in in_the_readers_language(target.embedded.environment()).items():
             print(f"export {name}={shlex.quote(value)}")
 
 
 def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
     """Open psql on the lab's database."""
     from lab.server.binaries import find_psql
-    from lab.server.psql import libpq_environment
+    from lab.server.psql import in_the_readers_language, libpq_environment
 
     with use_server(Console(stderr=True), quiet=True) as target:
-        environment = config.for_process(**libpq_environment(target.conninfo))
+        environment = config.for_process(**in_the_readers_language(libpq_environment(target.conninfo)))
     program = str(find_psql())
     os.execve(program, [program, *(arguments or [])], environment)
 

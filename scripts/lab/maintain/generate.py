@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import zip_longest
 from pathlib import Path
 
 from cogapp import Cog  # type: ignore[import-untyped]
@@ -10,17 +11,32 @@ from cogapp.errors import CogError  # type: ignore[import-untyped]
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.lessons import registry
 from lab.protocol import source, without
-from lab.scenario import library, psql_scripts
+from lab.scenario import grammar, library, psql_scripts
+from lab.scenario.grammar import Scenario
+from lab.scenario.psql_scripts import Frame
 
 
 def texts(lesson: int | None = None) -> dict[Path, str]:
     """Every generated file with the text that it is to have; a change of the protocol's source is that lesson's, if one is named."""
     made = {psql_scripts.PINS: psql_scripts.pins()}
-    for scenario in library.scenarios():
-        made |= psql_scripts.scripts(scenario)
+    for scenario, frame in told():
+        made |= psql_scripts.scripts(scenario, frame)
     made[paths.SQL / "without.sql"] = without.text()
     return made | source.texts(lesson) | {page: _page(page) for page in pages()}
+
+
+def told() -> list[tuple[Scenario, Frame]]:
+    """Every scenario with what stands around it, in the order in which the lessons tell them."""
+    lessons = [
+        (grammar.read(path), lesson)
+        for lesson in registry.lessons()
+        for check in lesson.checks
+        if (path := library.scenario_path(lesson.name, check.case)).exists()
+    ]
+    following = [scenario.name for scenario, _ in lessons[1:]]
+    return [(scenario, Frame(lesson.question, name)) for (scenario, lesson), name in zip_longest(lessons, following)]
 
 
 def pages() -> list[Path]:
@@ -32,7 +48,7 @@ def pages() -> list[Path]:
 def changes(lesson: int | None = None) -> dict[Path, str]:
     """What is out of step: each file with its new text, which is empty for one that is no longer made; `lesson` as in `texts`."""
     made = texts(lesson)
-    gone = {path: "" for path in paths.WALK.rglob("*.psql") if path not in made}
+    gone = {path: "" for path in paths.WALK.rglob("*/*.psql") if path not in made}
     return {path: text for path, text in made.items() if kept(path) != text} | gone
 
 

@@ -23,6 +23,7 @@ from lab.base.language import say
 from lab.server import os_user, postmaster, private_dir, temp_databases
 from lab.server.binaries import Binaries, find_psql, find_server_binaries
 from lab.server.passfile import Passfile
+from lab.server.session import SCHEMA
 
 USER = "lab"
 DATABASE = "lab"  # the one people play in by hand
@@ -284,7 +285,7 @@ class EmbeddedServer:
                 return  # a standby has it all from its primary
             if new or not temp_databases.has_password(connection, USER):
                 temp_databases.set_password(connection, USER, self.passfile.password())
-            temp_databases.ensure(connection, DATABASE)
+            temp_databases.ensure(connection, DATABASE, SCHEMA)
             temp_databases.drop_abandoned(connection)
 
     def _connect_when_ready(self) -> psycopg.Connection:

@@ -10,7 +10,7 @@ from psycopg import OperationalError, pq
 
 from lab.base import config
 from lab.base.errors import LabError
-from lab.base.language import say
+from lab.base.language import portuguese, say
 from lab.server.binaries import find_psql
 
 
@@ -22,7 +22,9 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     files = [argument for script in scripts for argument in ("-f", str(script))]
     done = subprocess.run(
         [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
-        env=config.for_process(**libpq_environment(conninfo), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"),
+        env=config.for_process(
+            **in_the_readers_language(libpq_environment(conninfo)), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"
+        ),
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -58,6 +60,16 @@ def libpq_environment(conninfo: str) -> dict[str, str]:
             )
         environment[option.envvar.decode()] = option.val.decode()
     return environment
+
+
+def in_the_readers_language(environment: dict[str, str]) -> dict[str, str]:
+    """The environment with the setting by which the scripts of sql/ choose the language of their messages."""
+    if not portuguese():
+        return environment
+    options = environment.get("PGOPTIONS") or config.value("PGOPTIONS") or ""
+    if "lab.lang=" in options:
+        return environment
+    return environment | {"PGOPTIONS": f"{options} -c lab.lang=pt".strip()}
 
 
 def _readable(stderr: str) -> str:

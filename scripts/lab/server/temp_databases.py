@@ -63,11 +63,13 @@ def drop_abandoned(connection: psycopg.Connection) -> None:
             _unlock(connection, name)
 
 
-def ensure(connection: psycopg.Connection, name: str) -> None:
-    """Make the database if it is not there."""
+def ensure(connection: psycopg.Connection, name: str, schema: str) -> None:
+    """Make the database if it is not there; a plain psql on it finds the tables of the schema, too, and makes its own elsewhere."""
     found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
     if found.fetchone() is None:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    statement = sql.SQL('ALTER DATABASE {} SET search_path = "$user", public, {}')
+    connection.execute(statement.format(sql.Identifier(name), sql.Identifier(schema)))
 
 
 def has_password(connection: psycopg.Connection, user: str) -> bool:
