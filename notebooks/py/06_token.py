@@ -41,8 +41,8 @@ nb.begin("06", lang="pt")
 
 # %% [markdown] lang="pt"
 # ## Dois processos com o mesmo nome
-# Na lição 05, a condição do WHERE confere id, estado e nome do worker. A, que é o `worker-a`, trava; o prazo da reserva vence; o
-# `worker-a` é reiniciado, e o processo novo, B, pega o documento. Aí o antigo acorda.
+# Na lição 05, a condição do WHERE confere id, estado e nome do worker. A, que é o `worker-a`, trava; o prazo da reserva vence;
+# o `worker-a` é reiniciado, e o processo novo, B, pega o documento. Aí o antigo acorda.
 
 # %%
 nb.sql("06_same_name", "c_waits", "c_recovers", "b_claims")
@@ -90,8 +90,8 @@ nb.events(fenced)
 # changed. In how many of the five does `id + status + worker` let it through?
 
 # %% [markdown] lang="pt"
-# **Por quê.** A recuperação anulou o token 1, e a reserva de B pôs o 2 no lugar. Nada do que A sabe combina com a linha, por mais
-# tarde que A chegue, e tanto faz se conclui, falha ou renova. Zero linhas é a ordem de parar.
+# **Por quê.** A recuperação anulou o token 1, e a reserva de B pôs o 2 no lugar. Nada do que A sabe combina com a linha, por
+# mais tarde que A chegue, e tanto faz se conclui, falha ou renova. Zero linhas é a ordem de parar.
 #
 # ## Pela sua cláusula WHERE
 # Sete condições, cada uma testada em cinco situações; em todas, um worker atrasado grava que falhou. Cada célula é o número de
@@ -120,7 +120,8 @@ nb.observe("06.truth_table", "06.token_and_version")
 
 # %% [markdown] lang="pt"
 # **Por quê.** Estado, nome e tentativa descrevem a linha, e uma linha pode voltar a ter a mesma cara. Um token identifica uma
-# reserva. Uma versão que nunca é zerada também; mas ela anda a cada mudança, e o dono que não souber de uma delas se tranca fora.
+# reserva. Uma versão que nunca é zerada também; mas ela anda a cada mudança, e o dono que não souber de uma delas se tranca
+# fora.
 #
 # ## Mude um argumento: a sua própria cláusula WHERE
 # Muita gente confia no prazo: "só gravo enquanto a reserva valer". Mas a reserva de quem? Um worker pode usar o que a reserva
@@ -165,9 +166,9 @@ nb.table(late, "c_reads")
 # Document 1 has seen a good deal: what is written down of it?
 
 # %% [markdown] lang="pt"
-# **Por quê.** O prazo diz aos outros a partir de quando podem assumir; sozinho, não tira nada de ninguém. Enquanto o token for o
-# mesmo, nenhum outro worker teve o documento, e não há o que destruir. Se a recuperação vier na mesma hora, quem decide é o bloqueio
-# da linha.
+# **Por quê.** O prazo diz aos outros a partir de quando podem assumir; sozinho, não tira nada de ninguém. Enquanto o token for
+# o mesmo, nenhum outro worker teve o documento, e não há o que destruir. Se a recuperação vier na mesma hora, quem decide é o
+# bloqueio da linha.
 #
 # ## O que a auditoria conta
 # O documento 1 já passou por muita coisa: o que ficou registrado?
@@ -188,8 +189,8 @@ nb.table(audited, "c_audits")
 # worker learns what became of its token (or that its finish had got through, and only the answer was lost):
 
 # %% [markdown] lang="pt"
-# **Por quê.** Uma renovação muda o prazo, e uma escrita recusada não muda nada: nenhuma das duas troca o estado. É na auditoria que
-# um worker recusado descobre o que houve com o seu token (ou que a conclusão tinha passado, e só a resposta se perdeu):
+# **Por quê.** Uma renovação muda o prazo, e uma escrita recusada não muda nada: nenhuma das duas troca o estado. É na auditoria
+# que um worker recusado descobre o que houve com o seu token (ou que a conclusão tinha passado, e só a resposta se perdeu):
 
 # %%
 nb.sql("06_audit", "a_asks")
@@ -207,8 +208,8 @@ nb.table(audited, "a_asks")
 
 # %% [markdown] lang="pt"
 # **O que uma fila de produção faz.** Exige o token, gerado num lugar só, em toda gravação de resultado e em todo sinal de vida,
-# confere o número de linhas alteradas e deixa uma linha de auditoria por mudança. O token só protege o banco: o que A mandou para
-# o mundo externo antes da recusa já foi (lição 09).
+# confere o número de linhas alteradas e deixa uma linha de auditoria por mudança. O token só protege o banco: o que A mandou
+# para o mundo externo antes da recusa já foi (lição 09).
 #
 # **O que simplificamos.** O tempo passa no relógio do laboratório. A tabela-verdade grava um só resultado, uma falha; um worker
 # reiniciado é uma sessão com o mesmo nome. A queda abaixo é um servidor morto de repente; promover um standby não foi testado.

@@ -83,6 +83,12 @@ __all__ = [
 LANGUAGES = ("en", "pt")
 PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
 DOTS = 160  # an inch
+# Exported as HTML, a page has no style of its own for the SQL in an output.
+STYLE = (
+    "<style>.jp-OutputArea-output .highlight pre {"
+    " font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, 13px);"
+    " line-height: 1.4; margin: 0 0 1em 1em }</style>"
+)
 IN_ENGLISH = {
     "sim": "yes",
     "não": "no",
@@ -154,6 +160,7 @@ def begin(number: str, lang: str = "") -> None:
         whose = say("the server you named", "o servidor que você indicou")
     lesson = registry.find(number)
     length = say(f"about {lesson.minutes} minutes", f"uns {lesson.minutes} minutos")
+    display({"text/html": STYLE}, raw=True)  # type: ignore[no-untyped-call]
     _show(f"*PostgreSQL {target.version} ({whose}), {length}*\n\n### {lesson.question}")
 
 
