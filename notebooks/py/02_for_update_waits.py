@@ -103,7 +103,7 @@ nb.claim("02_commit", commits)
 # %% lang="pt"
 commits = nb.play("02_commit", work={"a_commits": 0.5})
 nb.answer(guess, commits["b_asks"].value)
-nb.timeline(gives_up, commits, titles=("A desiste: ROLLBACK", "A marca o documento 1 e faz COMMIT"))
+nb.timeline(gives_up, commits, titles=("A desiste", "A marca o documento 1 e faz COMMIT"))
 nb.claim("02_rollback", gives_up)
 nb.claim("02_commit", commits)
 

@@ -12,6 +12,7 @@ import base64
 import io
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jupytext  # type: ignore[import-untyped]
@@ -35,7 +36,7 @@ COLOURS = 128
 STYLE = re.compile(
     r"<style scoped>.*?</style>\n?", re.DOTALL
 )  # what pandas adds to every table, and Jupyter has by itself
-CELL_SECONDS = 60
+CELL_SECONDS = 180  # a cell takes some seconds; on a busy machine the first one, which imports, up to a minute
 LANGUAGES = ("en", "pt")
 COMMENT = re.compile(r"(?m)^(.*# )(.+) \| (.+)$")
 # What a notebook says about itself: nothing of the machine it was run on.
@@ -85,9 +86,12 @@ def was_run(notebook: NotebookNode) -> bool:
     return bool([cell for cell in notebook.cells if cell.cell_type == "code"][-1].outputs)
 
 
-async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
+async def execute(
+    notebooks: Sequence[NotebookNode], at_once: int, done: Callable[[NotebookNode], None] = lambda _: None
+) -> None:
     """Run notebooks from top to bottom, so many at a time, each in a new kernel of this Python; their outputs are put in.
 
+    `done` is called with each one that was run.
     Raises nbclient.exceptions.CellExecutionError if a cell fails.
     """
     turn = asyncio.Semaphore(at_once)
@@ -108,6 +112,7 @@ async def execute(notebooks: list[NotebookNode], at_once: int) -> None:
             # A kernel whose manager it was given would be left running.
             await client.async_execute(cleanup_kc=True, env=environment, cwd=str(NOTEBOOKS))
             _keep_what_is_seen(notebook)
+            done(notebook)
 
     await asyncio.gather(*map(one, notebooks))
 
@@ -166,12 +171,15 @@ def main() -> None:
     chosen = [text for text in texts() if not wanted or text.name[:2] in wanted]
     # On a server that was given, all would play in the one database that was given.
     at_once = 1 if open_target().embedded is None else 2
-    made = {notebook_of(text, language): read(text, language) for text in chosen for language in LANGUAGES}
-    asyncio.run(execute(list(made.values()), at_once))
-    for path, notebook in made.items():
+    made = [(notebook_of(text, language), read(text, language)) for text in chosen for language in LANGUAGES]
+
+    def keep(notebook: NotebookNode) -> None:
+        path = next(path for path, each in made if each is notebook)
         path.parent.mkdir(exist_ok=True)
         nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
-        print(path.relative_to(paths.ROOT))
+        print(path.relative_to(paths.ROOT), flush=True)
+
+    asyncio.run(execute([notebook for _, notebook in made], at_once, keep))
     if not wanted:
         draw()
         print(PICTURE.relative_to(paths.ROOT))

@@ -7,11 +7,10 @@ folder `checks`, with a file for each check that was run in a copy: whether it h
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
-
-import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from typing import Any
 
 from lab.base import paths
 from lab.base.language import portuguese, say
@@ -47,7 +46,7 @@ def prepare(fresh: bool = False) -> Path:
         if not copy.exists():
             _copy(original, copy)
     index = folder() / INDEX
-    nbformat.write(_index(), index)  # type: ignore[no-untyped-call]
+    _write(index, _index())
     return index
 
 
@@ -88,12 +87,12 @@ def _seen(check: str) -> str | None:
 
 def _copy(original: Path, copy: Path) -> None:
     """Without outputs: the question comes before the answer."""
-    notebook = nbformat.read(original, as_version=4)  # type: ignore[no-untyped-call]
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    notebook.metadata["queue_lab"] = {"edition": _edition(original)}
-    nbformat.write(notebook, copy)  # type: ignore[no-untyped-call]
+    notebook = _read(original)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    notebook["metadata"]["queue_lab"] = {"edition": _edition(original)}
+    _write(copy, notebook)
 
 
 def _is_older(lesson: Lesson) -> bool:
@@ -102,16 +101,15 @@ def _is_older(lesson: Lesson) -> bool:
     copy = folder() / f"{lesson.name}.ipynb"
     if original is None or not copy.exists():
         return False
-    kept = nbformat.read(copy, as_version=4).metadata.get("queue_lab", {})  # type: ignore[no-untyped-call]
-    return bool(kept.get("edition") != _edition(original))
+    return bool(_read(copy)["metadata"].get("queue_lab", {}).get("edition") != _edition(original))
 
 
 def _edition(original: Path) -> str:
-    cells = nbformat.read(original, as_version=4).cells  # type: ignore[no-untyped-call]
-    return hashlib.sha256("\0".join(cell.source for cell in cells).encode()).hexdigest()
+    sources = json.dumps([cell["source"] for cell in _read(original)["cells"]])
+    return hashlib.sha256(sources.encode()).hexdigest()[:12]
 
 
-def _index() -> nbformat.NotebookNode:
+def _index() -> dict[str, Any]:
     """The first page: its table as of now, and the cell that brings it up to date."""
     title = say(
         "# The lessons\n\nOpen one. Your copies are private: save what you like; `./lab notebook --fresh` starts over."
@@ -119,13 +117,33 @@ def _index() -> nbformat.NotebookNode:
         "# As lições\n\nAbra uma. As cópias são só suas: salve o que quiser; `./lab notebook --fresh` recomeça."
         " Rode a célula abaixo para ver até onde você chegou.",
     )
-    cell = new_code_cell("import lab.notebook as nb\n\nnb.progress()")  # type: ignore[no-untyped-call]
-    cell.outputs = [new_output("display_data", data={"text/markdown": table()})]  # type: ignore[no-untyped-call]
-    notebook: nbformat.NotebookNode = new_notebook(  # type: ignore[no-untyped-call]
-        cells=[new_markdown_cell(title), cell],  # type: ignore[no-untyped-call]
-        metadata={"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}},
-    )
+    shown = {"output_type": "display_data", "data": {"text/markdown": table()}, "metadata": {}}
+    return {
+        "cells": [
+            {"cell_type": "markdown", "id": "title", "metadata": {}, "source": title},
+            {
+                "cell_type": "code",
+                "id": "progress",
+                "metadata": {},
+                "execution_count": None,
+                "source": "import lab.notebook as nb\n\nnb.progress()",
+                "outputs": [shown],
+            },
+        ],
+        "metadata": {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+# A notebook is JSON; nbformat would take a second of every kernel's start.
+def _read(path: Path) -> dict[str, Any]:
+    notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return notebook
+
+
+def _write(path: Path, notebook: dict[str, Any]) -> None:
+    path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def _checks() -> Path:

@@ -397,7 +397,7 @@ class _FreePlayer(_Player):
         """Wait until one of the sessions, all of which wait, has ended its wait: the server ends a deadlock, and a lock_timeout."""
         deadline = time.monotonic() + self.limit
         waiting = [(session, session.run) for session in self.sessions.values() if session.run is not None]
-        while all(session.run is run for session, run in waiting):
+        while waiting and all(session.run is run for session, run in waiting):
             for session, run in waiting:
                 self.end(session, run)
             if time.monotonic() > deadline:
