@@ -69,7 +69,8 @@ def _row(lesson: Lesson) -> str:
     run = sum(each is not None for each in seen)
     told = say(f"{run} of {len(seen)}", f"{run} de {len(seen)}") if run else ""
     if failed := seen.count(FAILED):
-        told += say(f", **{failed} did not hold**", f", **{failed} não conferem**")
+        disagree = "não confere" if failed == 1 else "não conferem"
+        told += say(f", **{failed} did not hold**", f", **{failed} {disagree}**")
     elif run:
         told += say(", all held", ", todas conferem")
     if _is_older(lesson):

@@ -8,7 +8,6 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyterlab.labapp import LabApp
 from traitlets.config import Config
 
 from lab.base import config, paths
@@ -28,12 +27,15 @@ def serve(page: Path, options: Sequence[str]) -> None:
     for name in FOLDERS:
         config.default(name, str(paths.home() / "jupyter" / name.lower()))
     config.drop("JUPYTER_PATH")  # other installations' kernels and extensions
+    from jupyterlab.labapp import LabApp  # it looks for its folders when it is loaded
+
     if ANSWERED_BY_JUPYTER & set(options):
         LabApp.launch_instance(list(options))
         return
     _answer_the_news()
     server = LabApp.initialize_server(list(options), config=_settings(page))
-    print(server.local_url, flush=True)
+    address = server.local_url
+    server.io_loop.add_callback(lambda: print(address, flush=True))  # when it answers there
     server.identity_provider.token_generated = False  # the address was told: Jupyter need not tell it again
     # At once: nothing is lost, the copies are saved by themselves.
     signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
