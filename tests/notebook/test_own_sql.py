@@ -46,7 +46,7 @@ def test_errors_and_deadlocks_are_seen_and_end_nothing(queue_database: str) -> N
 def test_what_was_seen_is_shown_with_waits_and_sqlstate(queue_database: str) -> None:
     played = _play(
         queue_database,
-        a=f"BEGIN; {LOCK.format(1)}; COMMIT",
+        a=f"BEGIN; {LOCK.format(1)}",
         b=f"SET lock_timeout = '50ms'; {LOCK.format(1)}",
         c="SELEC 1",
     )
