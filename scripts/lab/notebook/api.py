@@ -85,9 +85,10 @@ PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as m
 DOTS = 160  # an inch
 # Exported as HTML, a page has no style of its own for the SQL in an output.
 STYLE = (
-    "<style>.jp-OutputArea-output .highlight pre {"
+    "<style>.jp-OutputArea-output .highlight { background: none }"
+    " .jp-OutputArea-output .highlight pre {"
     " font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, 13px);"
-    " line-height: 1.4; margin: 0 0 1em 1em }</style>"
+    " line-height: 1.4; margin: 0 0 1em; padding-left: 1em }</style>"
 )
 IN_ENGLISH = {
     "sim": "yes",
