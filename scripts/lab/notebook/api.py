@@ -299,7 +299,12 @@ def play_sql(lesson: str = "", order: str = "", pause: float = 0.2, **sessions: 
     """
     state = int(registry.find(lesson or _begun[-1]).number)
     played = play_working(own_sql(sessions, order, state), stage().conninfo, {}, pause, announced=False)
-    display(_own(played))  # type: ignore[no-untyped-call]
+    own = _own(played)
+    rows = [
+        f"| {step} | `{sql.replace('|', chr(92) + '|')}` | {_plain(result)} | {waited} | {_plain(ms)} |"
+        for step, sql, result, waited, ms in own.itertuples(index=False)
+    ]
+    _show("\n".join([f"| {' | '.join(own.columns)} |", "|:--|:--|:--|:--|--:|", *rows]))
     timeline(played)
     return played
 

@@ -67,18 +67,20 @@ def table() -> str:
 def _row(lesson: Lesson) -> str:
     seen = [_seen(check.id) for check in lesson.checks]
     run = sum(each is not None for each in seen)
-    told = say(f"{run} of {len(seen)}", f"{run} de {len(seen)}") if run else ""
+    told = [say(f"{run} of {len(seen)}", f"{run} de {len(seen)}")] if run else []
     if failed := seen.count(FAILED):
         disagree = "não confere" if failed == 1 else "não conferem"
-        told += say(f", **{failed} did not hold**", f", **{failed} {disagree}**")
+        told.append(say(f"**{failed} did not hold**", f"**{failed} {disagree}**"))
     elif run:
-        told += say(", all held", ", todas conferem")
+        told.append(say("all held", "todas conferem"))
     if _is_older(lesson):
-        told += say(
-            "; a newer edition is there: `./lab notebook --fresh`",
-            "; há uma edição mais nova: `./lab notebook --fresh`",
+        told.append(
+            say(
+                "a newer edition is there: `./lab notebook --fresh`",
+                "há uma edição mais nova: `./lab notebook --fresh`",
+            )
         )
-    return f"| [{lesson.name}]({lesson.name}.ipynb) | {lesson.question} | {told} |"
+    return f"| [{lesson.name}]({lesson.name}.ipynb) | {lesson.question} | {', '.join(told)} |"
 
 
 def _seen(check: str) -> str | None:

@@ -15,8 +15,14 @@ from lab.base import config, paths
 # Jupyter would write to the reader's home; what the lab makes lies in its own folder.
 FOLDERS = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 ANSWERED_BY_JUPYTER = {"-h", "--help", "--help-all", "--version", "--show-config", "--generate-config"}
-# The box that asks whether to fetch news is not shown to those who have answered it.
-NEWS = ("lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings", {"fetchNews": "false"})
+# Settings of the lab's, by the folder's variable and the file: the box that asks whether to fetch news counts as answered, and
+# a kernel does not warn that it listens on this machine.
+SETTINGS = {
+    ("JUPYTER_CONFIG_DIR", "lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"): {
+        "fetchNews": "false"
+    },
+    ("IPYTHONDIR", "profile_default/ipython_kernel_config.json"): {"IPKernelApp": {"log_level": "ERROR"}},
+}
 
 
 def serve(page: Path, options: Sequence[str]) -> None:
@@ -32,7 +38,7 @@ def serve(page: Path, options: Sequence[str]) -> None:
     if ANSWERED_BY_JUPYTER & set(options):
         LabApp.launch_instance(list(options))
         return
-    _answer_the_news()
+    _keep_settings()
     server = LabApp.initialize_server(list(options), config=_settings(page))
     address = server.local_url
     server.io_loop.add_callback(lambda: print(address, flush=True))  # when it answers there
@@ -57,9 +63,10 @@ def _settings(page: Path) -> Config:
     )
 
 
-def _answer_the_news() -> None:
-    name, answer = NEWS
-    file = Path(config.value("JUPYTER_CONFIG_DIR") or paths.home()) / name
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(answer), encoding="utf-8")
+def _keep_settings() -> None:
+    """Write the lab's settings where there are none yet."""
+    for (folder, name), settings in SETTINGS.items():
+        file = Path(config.value(folder) or paths.home()) / name
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(settings), encoding="utf-8")
