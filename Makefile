@@ -24,7 +24,7 @@ lint: ready ## style and types of Python and SQL; the lock file in step with pyp
 test: ## the tests, all of them
 	./lab test --all
 
-notebooks: ready ## run the notebooks again from their paired text, and keep the outputs and the picture; one: NB=06
+notebooks: ready ## run the notebooks of both languages again from their text, and keep the outputs and the picture; one: NB=06
 	$(PYTHON) -P -m lab.notebook.build $(NB)
 
 pages: ## all that is written from other files: scripts for two terminals, numbered SQL, pages

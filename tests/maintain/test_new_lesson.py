@@ -38,6 +38,7 @@ def test_a_new_lesson_lacks_what_is_to_be_written(copy: Path) -> None:
         "walk/98_first/a.psql is out of step: ./lab generate",
         "README.md is out of step: ./lab generate",
         "notebooks/98_made_up.ipynb is missing or out of step",
+        "notebooks/pt/98_made_up.ipynb is missing or out of step",
         "data/observed/98_made_up.csv says nothing of 98.first",
     ):
         assert lacking in told.stdout

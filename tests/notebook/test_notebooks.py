@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jupytext  # type: ignore[import-untyped]
 import nbformat
 import psycopg
 import pytest
@@ -39,25 +42,36 @@ TEXTS = build.texts()
 PROSE_LINES = 60
 CODE_COLUMNS = 97  # what fits without a bar below, in a window of 1000 pixels
 WELL = DrillOutcome(4, 4, 4, 0, 0, 0, Damage(), (), 1.0)
-each_notebook = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text in TEXTS])
+TRANSLATED = {'"yes"', '"sim"', '"no"', '"não"', '"none"', '"nenhum"'}
+STATES = {"pendente", "falhou", "conteudo", "sistemico"}  # what a cell may say in both languages
+WHY = {"en": "**Why.**", "pt": "**Por quê.**"}
+SURPRISES = {"en": "Surprises", "pt": "Surpresas"}
+each_text = pytest.mark.parametrize("text", TEXTS, ids=[text.stem for text in TEXTS])
+each_notebook = pytest.mark.parametrize(
+    ("text", "language"),
+    [(text, language) for text in TEXTS for language in build.LANGUAGES],
+    ids=[f"{text.stem}-{language}" for text in TEXTS for language in build.LANGUAGES],
+)
 
 
-def test_every_lesson_has_its_notebook() -> None:
+def test_every_lesson_has_its_notebook_in_both_languages() -> None:
     assert [text.stem for text in TEXTS] == [lesson.name for lesson in lessons()]
-    assert sorted(build.NOTEBOOKS.glob("*.ipynb")) == [build.notebook_of(text) for text in TEXTS]
+    made = {build.notebook_of(text, language) for text in TEXTS for language in build.LANGUAGES}
+    assert set(build.NOTEBOOKS.glob("**/*.ipynb")) == made
 
 
 @each_notebook
-def test_text_and_notebook_are_in_step(text: Path) -> None:
-    assert _cells(_committed(text)) == _cells(build.read(text)), "run `make notebooks`"
+def test_text_and_notebook_are_in_step(text: Path, language: str) -> None:
+    assert _cells(_committed(text, language)) == _cells(build.read(text, language)), "run `make notebooks`"
 
 
 @each_notebook
-def test_the_committed_notebook_was_run_and_says_nothing_of_the_machine(text: Path) -> None:
-    notebook = _committed(text)
+def test_the_committed_notebook_was_run_and_says_nothing_of_the_machine(text: Path, language: str) -> None:
+    notebook = _committed(text, language)
     assert notebook.metadata == build.METADATA
+    assert build.was_run(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert {cell.execution_count for cell in code} == {None}
     assert any("image/png" in output.get("data", {}) for output in _outputs(notebook))
     assert not [
         output for output in _outputs(notebook) if output.output_type == "error" or output.get("name") == "stderr"
@@ -68,7 +82,7 @@ def test_the_committed_notebook_was_run_and_says_nothing_of_the_machine(text: Pa
         assert machine not in words
 
 
-@each_notebook
+@each_text
 def test_every_core_claim_of_the_lesson_is_shown(text: Path) -> None:
     written = text.read_text(encoding="utf-8")
     for claim in _lesson(text).checks:
@@ -77,14 +91,14 @@ def test_every_core_claim_of_the_lesson_is_shown(text: Path) -> None:
 
 
 @each_notebook
-def test_the_prose_is_short(text: Path) -> None:
-    cells = [cell for cell in build.read(text).cells if cell.cell_type == "markdown"]
+def test_the_prose_is_short(text: Path, language: str) -> None:
+    cells = [cell for cell in build.read(text, language).cells if cell.cell_type == "markdown"]
     assert sum(bool(line.strip()) for cell in cells for line in cell.source.splitlines()) < PROSE_LINES
 
 
 @each_notebook
-def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Path) -> None:
-    cells = [cell.source for cell in build.read(text).cells if cell.cell_type == "code"]
+def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Path, language: str) -> None:
+    cells = [cell.source for cell in build.read(text, language).cells if cell.cell_type == "code"]
     assert [cell for cell in cells if "nb.ask(" in cell and "guess = ..." not in cell] == []
     code = "\n".join(cells)
     assert code.count("guess = ...") == code.count("nb.answer(")
@@ -92,22 +106,23 @@ def test_every_question_asked_wants_a_guess_and_every_guess_is_answered(text: Pa
 
 
 @each_notebook
-def test_every_section_that_shows_a_claim_says_why(text: Path) -> None:
-    for section in re.split(r"^# ## ", text.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+def test_every_section_that_shows_a_claim_says_why(text: Path, language: str) -> None:
+    whole = "\n".join(cell.source for cell in build.read(text, language).cells)
+    for section in re.split(r"^## ", whole, flags=re.MULTILINE)[1:]:
         title = section.splitlines()[0]
-        if title != "Surprises" and re.search(r"nb\.(claim|observe|facts)\(", section):
-            assert "**Why.**" in section, title
+        if title != SURPRISES[language] and re.search(r"nb\.(claim|observe|facts)\(", section):
+            assert WHY[language] in section, title
 
 
 @each_notebook
-def test_no_line_of_code_scrolls_sideways(text: Path) -> None:
-    cells = [cell for cell in build.read(text).cells if cell.cell_type == "code"]
+def test_no_line_of_code_scrolls_sideways(text: Path, language: str) -> None:
+    cells = [cell for cell in build.read(text, language).cells if cell.cell_type == "code"]
     assert [line for cell in cells for line in cell.source.splitlines() if len(line) > CODE_COLUMNS] == []
 
 
 @each_notebook
-def test_every_label_of_a_picture_has_room(text: Path) -> None:
-    assert api.CROWDED not in str(_outputs(_committed(text)))
+def test_every_label_of_a_picture_has_room(text: Path, language: str) -> None:
+    assert getattr(api.CROWDED, language) not in str(_outputs(_committed(text, language)))
 
 
 def test_a_lesson_that_is_pointed_to_exists_or_is_said_to_come() -> None:
@@ -115,33 +130,62 @@ def test_a_lesson_that_is_pointed_to_exists_or_is_said_to_come() -> None:
     texts = [*TEXTS, *paths.ROOT.glob("scripts/[0-9]*.py"), *paths.SQL.glob("**/*.sql")]
     for text in texts:
         words = text.read_text(encoding="utf-8")
-        for pointer in re.finditer(r"(?:lessons?|liç(?:ão|ões)|\*\*Next:\*\*) (\d\d)\b(.{0,24})", words):
+        for pointer in re.finditer(
+            r"(?:lessons?|liç(?:ão|ões)|\*\*Next:\*\*|\*\*A seguir:\*\*) (\d\d)\b(.{0,24})", words
+        ):
             assert int(pointer[1]) in there or "to come" in pointer[2] or "por vir" in pointer[2], (
                 f"{text}: {pointer[0]}"
             )
 
 
 @each_notebook
-def test_a_wrong_kernel_is_told_in_both_languages_what_to_do(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_kernel_is_told_what_to_do_by_the_line_that_fails(
+    text: Path, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "lab.notebook", None)  # what a Python without the lab meets
-    first = next(cell for cell in build.read(text).cells if cell.cell_type == "code")
+    first = next(cell for cell in build.read(text, language).cells if cell.cell_type == "code").source
+    assert len(first.splitlines()) == 3
     with pytest.raises(ImportError) as caught:
-        exec(first.source, {})
-    assert "Start the notebook with ./lab notebook" in str(caught.value)
-    assert "Abra o notebook com ./lab notebook" in str(caught.value)
-    assert caught.value.__suppress_context__
+        exec(first, {})
+    line = first.splitlines()[caught.tb.tb_next.tb_lineno - 1] if caught.tb.tb_next else ""
+    assert {"en": "Open this notebook with ./lab notebook", "pt": "Abra este notebook com ./lab notebook"}[
+        language
+    ] in line
+
+
+@each_text
+def test_every_english_cell_has_its_portuguese_twin(text: Path) -> None:
+    cells = jupytext.read(text).cells
+    marks = [cell.metadata.get("lang") for cell in cells]
+    for number, (cell, mark) in enumerate(zip(cells, marks, strict=True)):
+        if mark is None:
+            assert cell.cell_type == "code", f"prose without a mark: {cell.source}"
+            _holds_no_prose(cell.source)
+        elif mark == "en":
+            assert marks[number + 1 : number + 2] == ["pt"], f"no twin below: {cell.source}"
+            _are_twins(cell, cells[number + 1])
+        else:
+            assert marks[number - 1] == "en", f"no twin above: {cell.source}"
+
+
+@each_text
+def test_the_outputs_of_one_language_are_not_those_of_the_other(text: Path) -> None:
+    english, portuguese = (_committed(text, language) for language in build.LANGUAGES)
+    assert [cell.cell_type for cell in english.cells] == [cell.cell_type for cell in portuguese.cells]
+    shared = set(_sentences(english)) & set(_sentences(portuguese))
+    assert shared == set(), "said in both"
 
 
 @pytest.mark.sample(3)
 @each_notebook
 def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_tells(
-    text: Path, server: Target
+    text: Path, language: str, server: Target
 ) -> None:
-    notebook = build.read(text)
+    notebook = build.read(text, language)
     asyncio.run(build.execute([notebook], at_once=1))
-    assert _told(notebook) == _told(_committed(text)), "run `make notebooks`"
+    assert _told(notebook) == _told(_committed(text, language)), "run `make notebooks`"
     seen = "".join(str(output.get("data", {}).get("text/markdown", "")) for output in _outputs(notebook))
-    assert "| **no**" not in seen, "a claim did not hold"
+    assert "| **no**" not in seen and "| **não**" not in seen, "a claim did not hold"
     assert not _left_behind(server)
 
 
@@ -149,7 +193,7 @@ def test_the_notebook_runs_from_top_to_bottom_and_tells_what_the_committed_one_t
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the helpers show, one text a display."""
     texts: list[str] = []
-    monkeypatch.setattr(api, "display", lambda data, **_: texts.append(data["text/plain"]))
+    monkeypatch.setattr(api, "display", lambda data, **_: texts.append(data["text/markdown"]))
     return texts
 
 
@@ -157,11 +201,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("guess", "seen", "told"),
     [
         ("padrao/nfe-0001", "padrao/NFE-0001", "**padrao/NFE-0001** (you guessed it"),
-        ("R-4711", "padrao/NFE-0001", "**padrao/NFE-0001** (your guess / seu palpite: R-4711)"),
+        ("R-4711", "padrao/NFE-0001", "**padrao/NFE-0001** (your guess: R-4711)"),
         (..., 4, "**4** (no guess yet"),
         ("3, 4", "3 4", "**3 4** (you guessed it"),
         ("não", "f", "**no** (you guessed it"),
         ("nenhum", None, "**none** (you guessed it"),
+        ("sim", True, "**yes** (you guessed it"),
+        ("yes", False, "**no** (your guess: yes)"),
     ],
 )
 def test_what_was_seen_is_shown_as_it_came(guess: object, seen: object, told: str, shown: list[str]) -> None:
@@ -279,8 +325,8 @@ def test_the_picture_of_the_readme_is_there_and_light() -> None:
     assert build.PICTURE.stat().st_size < 150_000
 
 
-def _committed(text: Path) -> NotebookNode:
-    notebook: NotebookNode = nbformat.read(build.notebook_of(text), as_version=4)  # type: ignore[no-untyped-call]
+def _committed(text: Path, language: str) -> NotebookNode:
+    notebook: NotebookNode = nbformat.read(build.notebook_of(text, language), as_version=4)  # type: ignore[no-untyped-call]
     return notebook
 
 
@@ -295,7 +341,60 @@ def _outputs(notebook: NotebookNode) -> list[Any]:
 def _told(notebook: NotebookNode) -> list[str]:
     """The SQL, questions and claims that the notebook shows: not what was seen, nor where."""
     shown = [output.get("data", {}).get("text/markdown", "") for output in _outputs(notebook)]
-    return [text for text in shown if text and not text.startswith(("Seen / visto", "| claim", "*PostgreSQL"))]
+    seen = ("Seen: ", "Visto: ", "| claim", "| afirmação", "*PostgreSQL")
+    return [text for text in shown if text and not text.startswith(seen)]
+
+
+def _are_twins(english: NotebookNode, portuguese: NotebookNode) -> None:
+    """Fails unless both have the same code but for its texts, or the same headings, paragraphs, tables and quoted code."""
+    assert english.cell_type == portuguese.cell_type
+    if english.cell_type == "code":
+        assert _without_words(english.source) == _without_words(portuguese.source)
+        return
+    assert english.source != portuguese.source
+    assert _shape(english.source) == _shape(portuguese.source)
+    quoted = [Counter(re.findall(r"`([^`]+)`", cell.source)) for cell in (english, portuguese)]
+    assert {word for words in quoted for word in words if quoted[0][word] != quoted[1][word]} <= TRANSLATED
+
+
+def _shape(prose: str) -> list[str]:
+    """What its paragraphs begin with: the depth of a heading, `**` of a bold word, the bars of each row of a table; empty for others."""
+    begun = re.split(r"\n\n|\n(?=\|)|(?<=\n)(?=#)", re.sub(r"(?m)^(#.*)\n", r"\1\n\n", prose))
+    bars = [f"|{part.count('|')}" if part.startswith("|") else "" for part in begun if part.strip()]
+    marks = [part[: len(part) - len(part.lstrip("#*"))] for part in begun if part.strip()]
+    return [*bars, *marks]
+
+
+def _without_words(code: str) -> str:
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = ""
+    return ast.dump(tree)
+
+
+def _holds_no_prose(code: str) -> None:
+    """Fails if code for both languages says something in one of them: only names, SQL and comments in both."""
+    for comment in re.findall(r"(?m)# (.+)$", code):
+        assert " | " in comment, f"said in one language: {comment}"
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = re.findall(r"[a-zà-ú]{3,}", re.sub(r"\w*[_(]\w*", "", node.value))
+            assert len(words) < 4 or re.search(r"\b(SELECT|AND|TRUNCATE|REVOKE|FROM)\b", node.value), node.value
+
+
+def _sentences(notebook: NotebookNode) -> list[str]:
+    """What the outputs say in words: lines outside of SQL with four words or more, and the headings of tables with two."""
+    said: list[str] = []
+    for output in _outputs(notebook):
+        data = output.get("data", {})
+        prose = re.sub(r"(?s)```.*?```", "", data.get("text/markdown", ""))
+        cells = re.split(r"[|\n]", re.sub(r"`[^`]*`", "", prose))
+        said += [cell for cell in cells if len(set(re.findall(r"[A-Za-zÀ-ú]{2,}", cell)) - STATES) >= 4]
+        headings = re.findall(r"<th>(.*?)</th>", data.get("text/html", ""))
+        said += [heading for heading in headings if re.fullmatch(r"[A-Za-zÀ-ú]{2,}( [A-Za-zÀ-ú]{2,})+", heading)]
+        said += re.findall(r".*[a-z]{2,} [a-z]{2,}.*", output.get("text", ""))
+    return said
 
 
 def _lesson(text: Path) -> Lesson:

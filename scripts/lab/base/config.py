@@ -30,6 +30,11 @@ def drop(*names: str) -> None:
         os.environ.pop(name, None)
 
 
+def put(name: str, wanted: str) -> None:
+    """Set the variable for this process and those that it starts."""
+    os.environ[name] = wanted
+
+
 def default(name: str, wanted: str) -> None:
     """Set the variable for this process and those that it starts, unless it is set."""
     os.environ.setdefault(name, wanted)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from lab.base import config, paths
+from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.cli.common import show_progress, use_server, use_stage
@@ -139,14 +139,16 @@ def walk(
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
-def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None) -> None:
-    """Open the notebooks in Jupyter."""
-    os.chdir(paths.ROOT)
-    # Jupyter would write to the reader's home; what the lab makes lies in its own folder.
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
-        config.default(name, str(paths.home() / "jupyter" / name.lower()))
-    as_root = ["--allow-root"] if os.geteuid() == 0 else []
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
+def notebook(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Copy the notebooks again; what you changed in them is lost.")
+    ] = False,
+) -> None:
+    """Open your own copy of the notebooks in Jupyter."""
+    from lab.notebook import copies, jupyter
+
+    jupyter.serve(copies.prepare(fresh), arguments or [])
 
 
 def _scenarios(words: list[str], surprises: bool) -> list[Scenario]:

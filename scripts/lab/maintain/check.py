@@ -68,8 +68,10 @@ def _stale(lesson: Lesson) -> Iterator[str]:
         if about:
             yield f"{_named(path)} is out of step: ./lab generate"
     text = paths.ROOT / "notebooks" / "py" / f"{lesson.name}.py"
-    if text.exists() and not build.is_in_step(text):
-        yield f"{_named(build.notebook_of(text))} is missing or out of step with its text: make notebooks NB={lesson.number}"
+    for language in build.LANGUAGES if text.exists() else ():
+        if not build.is_in_step(text, language):
+            made = _named(build.notebook_of(text, language))
+            yield f"{made} is missing or out of step with its text: make notebooks NB={lesson.number}"
     observed = paths.OBSERVED / f"{lesson.name}.csv"
     known = (
         set(re.findall(r"^(\d\d\.\w+),", observed.read_text(encoding="utf-8"), re.M)) if observed.exists() else set()

@@ -119,27 +119,38 @@ NOTEBOOK = """\
 #     name: python3
 # ---
 
-# %% [markdown]
-# # {number} · TO WRITE / TO WRITE, em português
+# %% [markdown] lang="en"
+# # {number} · TO WRITE
 #
-# Run the cells from top to bottom (Shift-Enter). Where a cell says `guess = ...`, write your guess in place of the three
-# dots before you go on; *Run All* works without guesses.
+# Run the cells from top to bottom (Shift-Enter). Where a cell says `guess = ...`, first write your guess in place of the three
+# dots; *Run All* works without guesses. The sessions are real connections to a database of this notebook's own.
+
+# %% [markdown] lang="pt"
+# # {number} · TO WRITE, em português
 #
-# *Rode as células de cima para baixo (Shift-Enter). Onde houver `guess = ...`, escreva seu palpite no lugar dos três
-# pontos antes de seguir.*
+# Rode as células de cima para baixo (Shift-Enter). Onde houver `guess = ...`, escreva antes o seu palpite no lugar dos três
+# pontos; *Run All* funciona sem palpites. As sessões são conexões reais a um banco só deste notebook.
 
-# %%
-{first_cell}
+# %% lang="en"
+import lab.notebook as nb  # No module named 'lab'? Open this notebook with ./lab notebook
 
-nb.begin("{number}")
+nb.begin("{number}", lang="en")
 
-# %% [markdown]
+# %% lang="pt"
+import lab.notebook as nb  # No module named 'lab'? Abra este notebook com ./lab notebook
+
+nb.begin("{number}", lang="pt")
+
+# %% [markdown] lang="en"
 # ## TO WRITE
+
+# %% [markdown] lang="pt"
+# ## TO WRITE, em português
 
 # %%
 nb.sql("{number}_{case}", "a_takes")
 nb.ask("{number}_{case}", "b_asks")
-guess = ...  # a document's number, or "none"
+guess = ...  # a document's number, or "none" | o número de um documento, ou "nenhum"
 
 # %%
 played = nb.play("{number}_{case}")
@@ -147,12 +158,15 @@ nb.answer(guess, played["b_asks"].value)
 nb.timeline(played)
 nb.claim("{number}_{case}", played)
 
-# %% [markdown]
+# %% [markdown] lang="en"
 # **Why.** TO WRITE
 #
-# *TO WRITE, em português.*
-#
 # ## Surprises
+
+# %% [markdown] lang="pt"
+# **Por quê.** TO WRITE, em português
+#
+# ## Surpresas
 
 # %%
 nb.surprises("{number}")
@@ -182,7 +196,6 @@ def make(number: str, short: str) -> list[Path]:
     if taken := [name for name in registry.names() if name[:2] == number or name[3:] == short]:
         raise LabError(f"{taken[0]} is there already; take another number and name.")
     name = f"{number}_{short}"
-    first_cell = _first_cell()
     texts = {
         paths.ROOT / "scripts" / f"{name}.py": SCRIPT,
         paths.SQL / f"{name}.sql": STEP,
@@ -194,15 +207,6 @@ def make(number: str, short: str) -> list[Path]:
         raise LabError(f"{there[0].relative_to(paths.ROOT)} is there already; nothing was written.")
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = text.format(
-            number=number, short=short, name=name, case=CASE, latest=f"{schema.latest():02}", first_cell=first_cell
-        )
+        told = text.format(number=number, short=short, name=name, case=CASE, latest=f"{schema.latest():02}")
         path.write_text(told, encoding="utf-8")
     return list(texts)
-
-
-def _first_cell() -> str:
-    """The cell that every notebook begins with, from the first one."""
-    text = next(iter(sorted((paths.ROOT / "notebooks" / "py").glob("[0-9][0-9]_*.py")))).read_text(encoding="utf-8")
-    cell = text.split("# %%\n")[1]
-    return cell[: cell.index("\n\nnb.begin(")]

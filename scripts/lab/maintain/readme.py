@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from lab.base import config, paths
+from lab.base.language import say
 from lab.base.sql_text import without_comments
 from lab.drills import ablation
 from lab.experiments import fencing_table as guards_tried
@@ -38,7 +39,8 @@ def lessons(language: str) -> str:
     rows = []
     with config.changed(LAB_LANG=language):
         for each in registry.lessons():
-            notebook = f"[{each.name}](notebooks/{each.name}.ipynb)"
+            folder = say("notebooks", "notebooks/pt")
+            notebook = f"[{each.name}]({folder}/{each.name}.ipynb)"
             rows.append([notebook, str(each.minutes), str(each.question), str(each.answer), str(each.psql_only)])
     return _table(heads[language], rows)
 

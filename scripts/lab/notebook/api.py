@@ -1,7 +1,7 @@
 """What a notebook needs: a database of its own, and questions, plays, tables and pictures in a line each.
 
-Texts and SQL are shown from the scenario files, in English with the Portuguese line below; what is seen comes from the server.
-The notebooks' source is notebooks/py/*.py; `python -m lab.notebook.build` makes and runs the notebooks from it.
+Texts and SQL are shown from the scenario files, in the language of the notebook; what is seen comes from the server.
+The notebooks' source is notebooks/py/*.py; `python -m lab.notebook.build` makes and runs the notebooks of both languages from it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.base.errors import LabError, ServerError
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.base.sql_text import statements
 from lab.drills import ablation as defences_tried
 from lab.drills import catalogue as drills
@@ -34,7 +35,8 @@ from lab.experiments.fencing_table import Guard
 from lab.lessons import registry
 from lab.lessons.lesson import Check, Observed
 from lab.notebook import claims_chart as bars
-from lab.notebook.variants import play_working, queue_of
+from lab.notebook import copies
+from lab.notebook.variants import own_sql, play_working, queue_of
 from lab.protocol import loader, source
 from lab.scenario import ownership as owners
 from lab.scenario import ownership_figure
@@ -43,6 +45,7 @@ from lab.scenario.grammar import Step
 from lab.scenario.library import find_scenario
 from lab.scenario.result import Play, StepRun
 from lab.scenario.stage import Stage
+from lab.scenario.transcript import condition
 from lab.server import psql
 from lab.server.target import Target, open_target
 
@@ -64,6 +67,8 @@ __all__ = [
     "outcomes",
     "ownership",
     "play",
+    "play_sql",
+    "progress",
     "query",
     "queue_up",
     "run_script",
@@ -78,8 +83,16 @@ __all__ = [
     "truth_table",
 ]
 
+LANGUAGES = ("en", "pt")
 PIXELS = 830  # the width of a page of GitHub; the picture itself has twice as many for the sharp screens
 DOTS = 160  # an inch
+# Exported as HTML, a page has no style of its own for the SQL in an output.
+STYLE = (
+    "<style>.jp-OutputArea-output .highlight { background: none }"
+    " .jp-OutputArea-output .highlight pre {"
+    " font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, 13px);"
+    " line-height: 1.4; margin: 0 0 1em; padding-left: 1em }</style>"
+)
 IN_ENGLISH = {
     "sim": "yes",
     "não": "no",
@@ -91,11 +104,13 @@ IN_ENGLISH = {
     "erro": "error",
     "chave": "key",
 }
-CROWDED = (
-    "results share the label before them: pauses (`pause=0.3`) make room."
-    " / resultados dividem o rótulo anterior: pausas (`pause=0.3`) abrem espaço."
+CROWDED = Text(
+    "results share the label before them: pauses (`pause=0.3`) make room.",
+    "resultados dividem o rótulo anterior: pausas (`pause=0.3`) abrem espaço.",
 )
 
+
+_begun = ["01"]  # the lessons whose notebooks were begun in this kernel; the last one counts
 
 # -- the database
 
@@ -121,20 +136,41 @@ def stage() -> Stage:
             return opened
     except ServerError:
         raise LabError(
-            "The notebook's database is gone: was its server stopped? Restart the kernel and run all cells."
-            " / O banco do notebook se foi: o servidor foi parado? Reinicie o kernel e rode todas as células."
+            say(
+                "The notebook's database is gone: was its server stopped? Restart the kernel and run all cells.",
+                "O banco do notebook se foi: o servidor foi parado? Reinicie o kernel e rode todas as células.",
+            )
         ) from None
 
 
-def begin(number: str) -> None:
-    """Open the database, and show the question of the lesson of that number."""
+def begin(number: str, lang: str = "") -> None:
+    """Open the database, and show the question of the lesson of that number.
+
+    `lang` is the language of all that the notebook shows, en or pt; without it, that of LAB_LANG.
+    """
+    if lang:
+        if lang not in LANGUAGES:
+            raise LabError(
+                say(f"lang is {' or '.join(LANGUAGES)}, not {lang}.", f"lang é {' ou '.join(LANGUAGES)}, não {lang}.")
+            )
+        config.put("LAB_LANG", lang)
     stage()
+    _begun.append(number)
     target, _ = _opened()
     pd.set_option("display.max_colwidth", None)  # a reason is to be read to its end
-    whose = "the lab's own server" if target.embedded else "the server you named"
+    if target.embedded:
+        whose = say("the lab's own server", "o servidor do laboratório")
+    else:
+        whose = say("the server you named", "o servidor que você indicou")
     lesson = registry.find(number)
-    where = f"*PostgreSQL {target.version} ({whose}), about {lesson.minutes} minutes*"
-    _show(f"{where}\n\n### {lesson.question.en}\n*{lesson.question.pt}*")
+    length = say(f"about {lesson.minutes} minutes", f"uns {lesson.minutes} minutos")
+    display({"text/html": STYLE}, raw=True)  # type: ignore[no-untyped-call]
+    _show(f"*PostgreSQL {target.version} ({whose}), {length}*\n\n### {lesson.question}")
+
+
+def progress() -> None:
+    """Show the lessons, and how many of their checks were run in the reader's copies (`./lab notebook`), and held."""
+    _show(copies.table())
 
 
 # -- telling
@@ -147,7 +183,13 @@ def claim(name: str, seen: Play | Mapping[str, DrillOutcome] | Matrix) -> None:
     """
     stated = registry.find_check(name)
     if stated.judge is None:
-        raise LabError(f"The claim {stated.id} is judged by its own experiment only: nb.observe({stated.id!r}).")
+        run = f"nb.observe({stated.id!r})"
+        raise LabError(
+            say(
+                f"The claim {stated.id} is judged by its own experiment only: {run}.",
+                f"A afirmação {stated.id} só é julgada pelo seu próprio experimento: {run}.",
+            )
+        )
     _show_checks([(stated, stated.judge(seen))])
 
 
@@ -159,15 +201,26 @@ def sql(name: str, *steps: str) -> None:
 def ask(name: str, step: str) -> None:
     """Show a step of a scenario, and the question that its file asks there."""
     asked = find_scenario(name).step(step)
-    assert asked.prose is not None, f"step {step} of {name} asks nothing"
+    if asked.prose is None:
+        raise LabError(
+            say(
+                f"Step {step} of {name} asks nothing; nb.sql shows it.",
+                f"O passo {step} de {name} não pergunta nada; nb.sql o mostra.",
+            )
+        )
     _show(f"{_sql(replace(asked, prose=None))}\n\n{_quoted(asked.prose)}")
 
 
 def script(name: str, *beginnings: str) -> None:
     """Show the statements of a script of sql/ that begin with these words."""
     said = statements((paths.SQL / name).read_text(encoding="utf-8"))
-    found = [next((each.text for each in said if each.text.startswith(words)), None) for words in beginnings]
-    _show("\n\n".join(f"```sql\n{text};\n```" for text in found if text))
+    found = {words: next((each.text for each in said if each.text.startswith(words)), "") for words in beginnings}
+    for words, text in found.items():
+        if not text:
+            raise LabError(
+                say(f"No statement of {name} begins with {words}.", f"Nenhum comando de {name} começa com {words}.")
+            )
+    _show("\n\n".join(f"```sql\n{text};\n```" for text in found.values()))
 
 
 def diff(name: str, since: str, until: str) -> None:
@@ -176,14 +229,14 @@ def diff(name: str, since: str, until: str) -> None:
 
 
 def answer(guess: object, seen: object) -> None:
-    """Show what was seen, and whether the guess was right; `...` is no guess, None is `none`, the server's `t` is `yes`."""
+    """Show what was seen, and whether the guess was right; `...` is no guess, None is `none`, True and the server's `t` are `yes`."""
     if guess is ...:
-        verdict = "no guess yet / ainda sem palpite"
+        verdict = say("no guess yet", "ainda sem palpite")
     elif _word(guess) == _word(seen):
-        verdict = "you guessed it / você acertou"
+        verdict = say("you guessed it", "você acertou")
     else:
-        verdict = f"your guess / seu palpite: {_plain(str(guess))}"
-    _show(f"Seen / visto: **{_plain(_shown(seen))}** ({verdict})")
+        verdict = f"{say('your guess', 'seu palpite')}: {_plain(_shown(guess))}"
+    _show(f"{say('Seen', 'Visto')}: **{_plain(_shown(seen))}** ({verdict})")
 
 
 def observe(*ids: str) -> None:
@@ -207,8 +260,11 @@ def surprises(number: str, everything: bool = False) -> None:
     observe(*(check.id for check in surprising if check not in left))
     if left:
         how = f'nb.surprises("{number}", everything=True)'
-        told = "\n".join(f"- {_both(check.text)}" for check in left)
-        _show(f"Not run here, being slow: `{how}` runs them. *Não executadas aqui, por demorarem: `{how}`.*\n\n{told}")
+        told = "\n".join(f"- {_plain(str(check.text))}" for check in left)
+        why = say(
+            f"Not run here, being slow; `{how}` runs them.", f"Não rodaram aqui, porque demoram; `{how}` roda todas."
+        )
+        _show(f"{why}\n\n{told}")
 
 
 # -- playing
@@ -234,10 +290,35 @@ def queue_up(sessions: int = 4, skip_locked: bool = False, work: float = 0.3) ->
     return play_working(asking, stage().conninfo, at_the_end)
 
 
+def play_sql(lesson: str = "", order: str = "", pause: float = 0.2, **sessions: str) -> Play:
+    """Rebuild the queue, play SQL of your own, and show what was seen: `nb.play_sql(a="BEGIN; SELECT …", b="…")`.
+
+    Each session is named by a letter and runs its statements one after the other. They take turns: the first statement of each
+    session in the order in which the sessions are given, then the second of each, and so on; a session that waits is passed over
+    until its wait is over. `order` says it otherwise, a letter for each statement: `order="aabab"`. `pause` are seconds before every
+    statement, so that the picture can tell them apart. The queue is in the state of the notebook's lesson, or of `lesson`.
+    Returns the play; its steps are called `a_1`, `a_2`, `b_1`, …, and `nb.table(played, "b_1")` shows what one returned.
+    Raises LabError if a wait does not end.
+    """
+    state = int(registry.find(lesson or _begun[-1]).number)
+    played = play_working(own_sql(sessions, order, state), stage().conninfo, {}, pause, announced=False)
+    own = _own(played)
+    rows = [
+        f"| {step} | `{sql.replace('|', chr(92) + '|')}` | {_plain(result)} | {waited} | {_plain(ms)} |"
+        for step, sql, result, waited, ms in own.itertuples(index=False)
+    ]
+    _show("\n".join([f"| {' | '.join(own.columns)} |", "|:--|:--|:--|:--|--:|", *rows]))
+    timeline(played)
+    return played
+
+
 def compete(
     sessions: int = 10, documents: int = 100, claim: concurrent_claims.Way = "skip_locked", work: float = 0.0
 ) -> Race:
     """Let so many sessions, released together, empty a queue of so many documents; see lab.experiments.concurrent_claims.race."""
+    if claim not in (ways := get_args(concurrent_claims.Way)):
+        there = ", ".join(ways)
+        raise LabError(say(f"claim is one of {there}, not {claim}.", f"claim é um destes: {there}; não {claim}."))
     return concurrent_claims.race(stage().conninfo, sessions=sessions, documents=documents, claim=claim, work=work)
 
 
@@ -252,9 +333,17 @@ def table(played: Play, step: str) -> pd.DataFrame:
 
 def events(played: Play) -> pd.DataFrame:
     """The steps of a play: who, what came of it, whom it waited for (if anybody did), and how many milliseconds it took."""
-    columns = ("session", "step", "outcome", "result", "waited for", "ms")
+    waited = say("waited for", "esperou por")
+    columns = (
+        say("session", "sessão"),
+        say("step", "passo"),
+        say("outcome", "desfecho"),
+        say("result", "resultado"),
+        waited,
+        "ms",
+    )
     table = _frame(columns, [_event(run) for run in played.runs.values()])
-    return table if table["waited for"].any() else table.drop(columns="waited for")
+    return table if table[waited].any() else table.drop(columns=waited)
 
 
 def query(statement: str) -> pd.DataFrame:
@@ -268,17 +357,25 @@ def query(statement: str) -> pd.DataFrame:
 def load(pattern: str) -> pd.DataFrame:
     """Load the documents of data/documents whose names match, and tell what became of each."""
     outcomes = loader.load(stage().conninfo, sorted(paths.DOCUMENTS.glob(pattern)))
-    reasons = [outcome.reason.en if outcome.reason else "" for outcome in outcomes]
     rows = [
-        (outcome.path.name, outcome.key or "", "yes" if outcome.loaded else "no", reason)
-        for outcome, reason in zip(outcomes, reasons, strict=True)
+        (outcome.path.name, outcome.key or "", _shown(outcome.loaded), str(outcome.reason or ""))
+        for outcome in outcomes
     ]
-    return _frame(("file", "key", "loaded", "why not"), rows)
+    columns = (say("file", "arquivo"), say("key", "chave"), say("loaded", "entrou"), say("why not", "por que não"))
+    return _frame(columns, rows)
 
 
 def totals(races: Mapping[str, Race]) -> pd.DataFrame:
     """What races came to: a free race is judged by its totals only, never by who got what."""
-    columns = ("race", "documents", "claimed", "distinct", "duplicates", "left", "out of order")
+    columns = (
+        say("race", "corrida"),
+        say("documents", "documentos"),
+        say("claimed", "reservados"),
+        say("distinct", "distintos"),
+        say("duplicates", "em dobro"),
+        say("left", "restantes"),
+        say("out of order", "fora de ordem"),
+    )
     rows = [
         (name, run.documents, run.claimed, run.distinct, run.duplicates, run.left, run.inversions)
         for name, run in races.items()
@@ -302,10 +399,16 @@ def truth_table(*own: str) -> pd.DataFrame:
     tried = truth_tables.examine(stage().conninfo, guards)
     situations = truth_tables.situations()
     rows = [
-        (guard.shown.en, *(tried.cell(guard.name, each.name).text.en for each in situations), tried.owners[guard.name])
+        (
+            str(guard.shown),
+            *(str(tried.cell(guard.name, each.name).text) for each in situations),
+            tried.owners[guard.name],
+        )
         for guard in guards
     ]
-    return _frame(("guard", *(each.shown.en for each in situations), "owner's finish after any other change"), rows)
+    clause = say("WHERE clause", "condição do WHERE")
+    owners = say("owner's finish after any other change", "conclusão do dono depois de qualquer outra mudança")
+    return _frame((clause, *(str(each.shown) for each in situations), owners), rows)
 
 
 def drill(*names: str) -> dict[str, DrillOutcome]:
@@ -331,25 +434,27 @@ def damage(matrix: Matrix) -> pd.DataFrame:
     """The documents damaged: with each defence, and without it."""
     kinds = defences_tried.kinds()
     rows = [
-        (each.shown.en, each.situation.en, row.with_it.total, *(getattr(row.without_it, kind) for kind, _ in kinds))
+        (str(each.shown), str(each.situation), row.with_it.total, *(getattr(row.without_it, kind) for kind, _ in kinds))
         for each in defences_tried.defences()
         for row in matrix.rows
         if row.defence == each.name
     ]
-    return _frame(("without", "when", "with it", *(shown.en for _, shown in kinds)), rows).set_index("without")
+    without = say("without", "sem")
+    columns = (without, say("when", "quando"), say("with it", "com ela"), *(str(shown) for _, shown in kinds))
+    return _frame(columns, rows).set_index(without)
 
 
 def outcomes(held: Mapping[str, DrillOutcome]) -> pd.DataFrame:
     """What drills came to, one a row."""
     columns = (
-        "drill",
-        "documents",
-        "effects",
-        "calls refused",
-        "late writes refused",
-        "damaged",
-        "to people",
-        "seconds",
+        say("drill", "ensaio"),
+        say("documents", "documentos"),
+        say("effects", "efeitos"),
+        say("calls refused", "chamadas recusadas"),
+        say("late writes refused", "escritas atrasadas recusadas"),
+        say("damaged", "danificados"),
+        say("to people", "para pessoas"),
+        say("seconds", "segundos"),
     )
     rows = [
         (
@@ -364,12 +469,42 @@ def outcomes(held: Mapping[str, DrillOutcome]) -> pd.DataFrame:
         )
         for name, seen in held.items()
     ]
-    return _frame(columns, rows).set_index("drill")
+    return _frame(columns, rows).set_index(columns[0])
+
+
+def _own(played: Play) -> pd.DataFrame:
+    """The statements of a play of the reader's own, in the order in which they were launched, and what came of each."""
+    columns = (
+        say("step", "passo"),
+        "SQL",
+        say("result", "resultado"),
+        say("waited for", "esperou por"),
+        "ms",
+    )
+    rows = []
+    for run in played.runs.values():
+        result = pictures.result(run)
+        if run.sqlstate:
+            result = f"{run.sqlstate} ({condition(run.sqlstate)}): {run.message}"
+        rows.append((run.step.name, " ".join(run.step.sql.split()), result, _names(run.waited_for), _ms(run)))
+    return _frame(columns, rows)
 
 
 def _event(run: StepRun) -> tuple[str, ...]:
-    took = "< 1" if run.seconds < 0.001 else f"{run.seconds * 1000:.0f}"
-    return run.step.session, run.step.name, run.outcome, pictures.result(run), " and ".join(run.waited_for), took
+    outcome = {
+        "done": say("done", "feito"),
+        "error": say("error", "erro"),
+        "waiting": say("waiting", "esperando"),
+    }[run.outcome]
+    return run.step.session, run.step.name, outcome, pictures.result(run), _names(run.waited_for), _ms(run)
+
+
+def _ms(run: StepRun) -> str:
+    return "< 1" if run.seconds < 0.001 else f"{run.seconds * 1000:.0f}"
+
+
+def _names(sessions: Iterable[str]) -> str:
+    return say(" and ", " e ").join(sessions)
 
 
 def _frame(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
@@ -400,7 +535,11 @@ def ownership(played: Play) -> None:
 def shares(races: Mapping[str, Race]) -> None:
     """Show how many documents each session of each race claimed, and how many of them another one had claimed too."""
     words = "; ".join(
-        f"{name}: {run.claimed} claimed, {run.duplicates} of them twice or more" for name, run in races.items()
+        say(
+            f"{name}: {run.claimed} claimed, {run.duplicates} of them twice or more",
+            f"{name}: {run.claimed} reservas, {run.duplicates} delas repetidas",
+        )
+        for name, run in races.items()
     )
     _picture(bars.shares(races), words)
 
@@ -417,24 +556,25 @@ def _picture(figure: Figure, words: str) -> None:
 
 
 def _show(markdown: str) -> None:
-    display({"text/markdown": markdown, "text/plain": markdown}, raw=True)  # type: ignore[no-untyped-call]
+    display({"text/markdown": markdown}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def _show_checks(judged: Iterable[tuple[Check, Observed]]) -> None:
-    lines = ["| claim | observed | holds |", "|:--|:--|:--|"]
+    lines = [say("| claim | observed | holds |", "| afirmação | observado | confere |"), "|:--|:--|:--|"]
     for check, seen in judged:
         why = _plain(seen.why)
-        holds = {True: "yes", False: f"**no**: {why}", None: f"not decided: {why}"}[seen.holds]
-        lines.append(f"| {_both(check.text)} | {_both(seen.text)} | {holds} |")
+        holds = {
+            True: _shown(True),
+            False: f"**{_shown(False)}**: {why}",
+            None: f"{say('not decided', 'sem decisão')}: {why}",
+        }[seen.holds]
+        lines.append(f"| {_plain(str(check.text))} | {_plain(str(seen.text))} | {holds} |")
+        copies.note(check.id, seen.holds)
     _show("\n".join(lines))
 
 
-def _both(text: Text) -> str:
-    return f"{_plain(text.en)}<br>*{_plain(text.pt)}*"
-
-
 def _quoted(text: Text) -> str:
-    return f"> **{_plain(text.en)}**<br>\n> *{_plain(text.pt)}*"
+    return f"> **{_plain(str(text))}**"
 
 
 def _plain(words: str) -> str:
@@ -443,13 +583,18 @@ def _plain(words: str) -> str:
 
 
 def _sql(step: Step) -> str:
-    said = f"{_both(step.prose)}\n\n" if step.prose else ""
-    return f"{said}Session **{step.session}**, step `{step.name}`:\n\n```sql\n{step.sql}\n```"
+    said = f"{_plain(str(step.prose))}\n\n" if step.prose else ""
+    where = say(f"Session **{step.session}**, step `{step.name}`:", f"Sessão **{step.session}**, passo `{step.name}`:")
+    return f"{said}{where}\n\n```sql\n{step.sql}\n```"
 
 
 def _shown(value: object) -> str:
-    """A value as it came; NULL and the server's booleans in words."""
-    return "none" if value is None else {"t": "yes", "f": "no"}.get(str(value), str(value))
+    """A value as it came; NULL and booleans, also the server's, in words."""
+    if value is None:
+        return say("none", "nenhum")
+    if isinstance(value, bool) or value in ("t", "f"):
+        return say("yes", "sim") if value in (True, "t") else say("no", "não")
+    return str(value)
 
 
 def _word(value: object) -> str:

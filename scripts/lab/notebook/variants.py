@@ -1,13 +1,17 @@
-"""Scenarios made in memory, so that a notebook can change what a file fixes: how many sessions, with or without SKIP LOCKED."""
+"""Scenarios made in memory, so that a notebook can change what a file fixes: how many sessions, which SQL."""
 
 from __future__ import annotations
 
+import re
 import string
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import Text, say
+from lab.base.sql_text import statements
 from lab.scenario import grammar
 from lab.scenario.grammar import Scenario, Step
 from lab.scenario.library import find_scenario
@@ -30,7 +34,12 @@ def queue_of(sessions: int, skip_locked: bool) -> Scenario:
     Raises LabError for fewer than 2 or more than 12 sessions.
     """
     if not 2 <= sessions <= MOST:
-        raise LabError(f"The picture holds 2 to {MOST} sessions, not {sessions}.")
+        raise LabError(
+            say(
+                f"The picture holds 2 to {MOST} sessions, not {sessions}.",
+                f"Na figura cabem de 2 a {MOST} sessões, não {sessions}.",
+            )
+        )
     asks = find_scenario(PASSES).step("a_takes").sql
     if not skip_locked:
         asks = asks.replace(" SKIP LOCKED", "")
@@ -53,6 +62,52 @@ def queue_of(sessions: int, skip_locked: bool) -> Scenario:
             lines.append(f"-- @ends {after.lower()}_asks")
     path = paths.SQL / find_scenario(PASSES).lesson / f"{PASSES[:2]}_queue_of_{sessions}.sql"
     return grammar.parse("\n".join(lines), path)
+
+
+def own_sql(sessions: Mapping[str, str], order: str = "", state: int = 1) -> Scenario:
+    """A scenario of the reader's own statements, by the session's name; its steps are called `a_1`, `a_2`, `b_1` and so on.
+
+    `order` names the session of each statement in turn, as `aabab`; without it the sessions take turns, in the order in which they
+    are given. `state` is the state of the queue to start from.
+    Raises LabError if there is no statement, or the order does not name each one.
+    """
+    said = {name: [each.text for each in statements(text)] for name, text in sessions.items()}
+    for name, texts in said.items():
+        if not re.fullmatch("[a-z]", name):
+            raise LabError(
+                say(
+                    f'A session is named by one letter, as in nb.play_sql(a="…", b="…"), not {name}.',
+                    f'Uma sessão se chama por uma letra, como em nb.play_sql(a="…", b="…"), não {name}.',
+                )
+            )
+        if not texts:
+            raise LabError(say(f"Session {name} has no statement.", f"A sessão {name} não tem nenhum comando."))
+    if not said:
+        raise LabError(
+            say(
+                'Give each session its SQL: nb.play_sql(a="…", b="…").',
+                'Dê a cada sessão o seu SQL: nb.play_sql(a="…", b="…").',
+            )
+        )
+    longest = max(map(len, said.values()))
+    in_turns = "".join(name for turn in range(longest) for name, texts in said.items() if turn < len(texts))
+    turns = order or in_turns
+    if Counter(turns) != Counter({name: len(texts) for name, texts in said.items()}):
+        counts = ", ".join(f"{name} {len(texts)}" for name, texts in said.items())
+        raise LabError(
+            say(
+                f"order names the session of every statement once, as {in_turns}; the statements: {counts}.",
+                f"order traz uma letra por comando, como {in_turns}; os comandos: {counts}.",
+            )
+        )
+    taken: Counter[str] = Counter()
+    steps = []
+    for name in turns:
+        taken[name] += 1
+        steps.append(Step(f"{name}_{taken[name]}", name.upper(), said[name][taken[name] - 1], line=0))
+    lesson = next(path for path in sorted(paths.SQL.glob(f"{state:02}_*.sql")))
+    claim = Text("The reader's own SQL.", "O SQL de quem lê.")
+    return Scenario(paths.SQL / lesson.stem / "own.sql", claim, lesson.stem, (), (), tuple(steps))
 
 
 class Work:
@@ -83,11 +138,17 @@ class Work:
             self.free[event.run.step.session] = self.free[ANYBODY] = (time.monotonic(), event.run)
 
 
-def play_working(which: Scenario, conninfo: str, work: Mapping[str, float], pause: float = 0.0) -> Play:
-    """Rebuild the scenario's state in the database, play it and note what the queue held; `work` and `pause` are as in Work.
+def play_working(
+    which: Scenario, conninfo: str, work: Mapping[str, float], pause: float = 0.0, announced: bool = True
+) -> Play:
+    """Rebuild the scenario's state in the database, play it and note what the queue held.
 
-    Raises LabError, saying why, if it does not go as the scenario announces.
+    `work` and `pause` are as in Work, `announced` as in the player.
+
+    Raises LabError, saying why, if it does not go as the scenario announces, or names a step in `work` that it has not.
     """
+    for name in work:
+        which.step(name)
     schema.build(conninfo, which.state)
     pace = Work(work, pause)
     with observing(conninfo) as observer:
@@ -102,7 +163,7 @@ def play_working(which: Scenario, conninfo: str, work: Mapping[str, float], paus
             if event.run is not None:
                 played.states.append(observer.read())
 
-        played = play(which, conninfo, before=before, seen=seen)
+        played = play(which, conninfo, before=before, seen=seen, announced=announced)
     if played.failure:
         raise LabError(played.failure)
     played.paced = bool(work or pause)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from lab.base import sql_text
 from lab.base.errors import ScenarioError
-from lab.base.language import Text
+from lab.base.language import Text, say
 
 STEP_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 SESSION_NAME = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
@@ -100,11 +100,17 @@ class Scenario:
         return next((action for action in self.actions if isinstance(action, Ends) and action.step == step.name), None)
 
     def step(self, name: str) -> Step:
-        """The step of that name; KeyError if there is none."""
+        """The step of that name; ScenarioError, naming those there are, if there is none."""
         for step in self.steps:
             if step.name == name:
                 return step
-        raise KeyError(name)
+        there = ", ".join(step.name for step in self.steps)
+        raise ScenarioError(
+            say(
+                f"{self.name} has no step {name}; its steps: {there}.",
+                f"{self.name} não tem o passo {name}; os que há: {there}.",
+            )
+        )
 
 
 def read(path: Path) -> Scenario:

@@ -36,11 +36,14 @@ def play(
     limit: float = LIMIT_SECONDS,
     before: Callable[[Play, Step], None] | None = None,
     seen: Callable[[Play, Event], None] | None = None,
+    announced: bool = True,
 ) -> Play:
     """Play a scenario in the database `conninfo`, whose state must have been built.
 
     `pins` are the settings every session starts with; `limit` is the number of seconds after which a step that neither ends
-    nor waits is given up; `before` is called before each launch, `seen` after each event.
+    nor waits is given up; `before` is called before each launch, `seen` after each event. `announced` is whether waits and
+    errors must be as the scenario announces; if not, they may come as they come, and a session that waits is passed over
+    until its wait is over: the next step is the first one left whose session is free.
 
     Returns the play, also when it failed (`failure` says why); then every session was cancelled and closed, and the
     teardown was run. Raises ServerError if the server cannot be reached.
@@ -49,7 +52,8 @@ def play(
     pins = pins or SessionPins()
     # Closed by the player, in whatever state ^C left it: a `with` of its own would first roll back, which may fail.
     with closing(pins.psycopg_connection(conninfo, "lab/monitor")) as monitor:
-        player = _Player(played, conninfo, pins, monitor, limit, before, seen)
+        kind = _Player if announced else _FreePlayer
+        player = kind(played, conninfo, pins, monitor, limit, before, seen)
         try:
             player.open()
             player.run()
@@ -359,6 +363,58 @@ class _Player:
         self.play.events.append(event)
         if self.seen:
             self.seen(self.play, event)
+
+
+class _FreePlayer(_Player):
+    """Plays steps of which nothing is announced."""
+
+    def run(self) -> None:
+        left = list(self.scenario.steps)
+        while left or any(session.run for session in self.sessions.values()):
+            self.report_ended()
+            step = next((step for step in left if self.sessions[step.session].run is None), None)
+            if step is None:
+                self.await_any()
+                continue
+            left.remove(step)
+            if self.before:
+                self.before(self.play, step)
+            self.launch(step)
+
+    def began_to_wait(self, run: StepRun, blockers: tuple[str, ...]) -> None:
+        run.waited_for = blockers
+        run.waiting_since = time.monotonic() - self.started
+        self.report(Event("waiting", run))
+
+    def report_ended(self) -> None:
+        """Report the waits that are over; one that no session holds up any longer is about to end, or to wait again."""
+        deadline = time.monotonic() + self.limit
+        for session in self.sessions.values():
+            while session.run is not None and not self.blockers(session) and time.monotonic() < deadline:
+                self.end(session, session.run)
+
+    def await_any(self) -> None:
+        """Wait until one of the sessions, all of which wait, has ended its wait: the server ends a deadlock, and a lock_timeout."""
+        deadline = time.monotonic() + self.limit
+        waiting = [(session, session.run) for session in self.sessions.values() if session.run is not None]
+        while waiting and all(session.run is run for session, run in waiting):
+            for session, run in waiting:
+                self.end(session, run)
+            if time.monotonic() > deadline:
+                session, run = waiting[0]
+                names = " and ".join(self.blockers(session)) or "no session"
+                raise self.failure(
+                    run.step, f"still waits for {names} after {self.limit:g} s, and no step is left to end that"
+                )
+
+    def end(self, session: _Session, run: StepRun) -> None:
+        """Finish the run, if its statement has ended."""
+        if not self.under_way(session, POLL_SECONDS):
+            self.finish(session, run)
+            self.report(Event("completed", run))
+
+    def check_error(self, run: StepRun, announced: str | None) -> None:
+        """An error is what was seen, as a result is."""
 
 
 def _diagnosis(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str | None:

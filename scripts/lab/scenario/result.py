@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lab.base.errors import PlayError
+from lab.base.language import say
 from lab.scenario.grammar import Scenario, Step
 from lab.scenario.queue_state import QueueState
 
@@ -54,15 +55,25 @@ class StepRun:
     def column(self, name: str) -> tuple[str | None, ...]:
         """The column of that name, from top to bottom. Raises PlayError, naming those there are, if there is none."""
         if self.columns is None or name not in self.columns:
-            there = ", ".join(self.columns or ()) or "none"
-            raise PlayError(f"step {self.step.name} returned no column {name}; its columns: {there}")
+            there = ", ".join(self.columns or ()) or say("none", "nenhuma")
+            raise PlayError(
+                say(
+                    f"step {self.step.name} returned no column {name}; its columns: {there}",
+                    f"o passo {self.step.name} não devolveu a coluna {name}; as que há: {there}",
+                )
+            )
         return tuple(row[self.columns.index(name)] for row in self.rows)
 
     def one(self, name: str) -> str | None:
         """The column of that name of the only row. Raises PlayError if there is no such column, or not exactly one row."""
         found = self.column(name)
         if len(found) != 1:
-            raise PlayError(f"step {self.step.name} returned {len(found)} rows, not one")
+            raise PlayError(
+                say(
+                    f"step {self.step.name} returned {len(found)} rows, not one",
+                    f"o passo {self.step.name} devolveu {len(found)} linhas, não uma",
+                )
+            )
         return found[0]
 
     @property
@@ -80,7 +91,7 @@ class Event:
     notice: Notice | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Play:
     """What was seen when a scenario was played. `failure` says why it did not go as announced, None if it did.
 
@@ -102,10 +113,18 @@ class Play:
         return [event for event in self.events if event.run is not None]
 
     def __getitem__(self, step: str) -> StepRun:
-        """The run of the step of that name; PlayError if it was not reached."""
+        """The run of the step of that name; ScenarioError, naming those there are, if there is none, PlayError if it was not reached."""
+        self.scenario.step(step)
         if step not in self.runs:
-            raise PlayError(f"{self.scenario.name}: step {step} was not reached. {self.failure or ''}".strip())
+            why = say(f"step {step} was not reached.", f"o passo {step} não foi alcançado.")
+            raise PlayError(f"{self.scenario.name}: {why} {self.failure or ''}".strip())
         return self.runs[step]
+
+    def __repr__(self) -> str:
+        return say(
+            f"<{self.scenario.name}: {len(self.runs)} steps played in {self.seconds:.1f} s>",
+            f"<{self.scenario.name}: {len(self.runs)} passos executados em {self.seconds:.1f} s>",
+        )
 
 
 def whole(text: str | None) -> int | None:
