@@ -54,10 +54,10 @@ def env() -> None:
 def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
     """Open psql on the lab's database."""
     from lab.server.binaries import find_psql
-    from lab.server.psql import libpq_environment
+    from lab.server.psql import for_scripts, libpq_environment
 
     with use_server(Console(stderr=True), quiet=True) as target:
-        environment = config.for_process(**libpq_environment(target.conninfo))
+        environment = config.for_process(**for_scripts(libpq_environment(target.conninfo)))
     program = str(find_psql())
     os.execve(program, [program, *(arguments or [])], environment)
 

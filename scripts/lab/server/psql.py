@@ -10,7 +10,7 @@ from psycopg import OperationalError, pq
 
 from lab.base import config
 from lab.base.errors import LabError
-from lab.base.language import say
+from lab.base.language import portuguese, say
 from lab.server.binaries import find_psql
 
 
@@ -22,7 +22,9 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     files = [argument for script in scripts for argument in ("-f", str(script))]
     done = subprocess.run(
         [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
-        env=config.for_process(**libpq_environment(conninfo), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"),
+        env=config.for_process(
+            **for_scripts(libpq_environment(conninfo)), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"
+        ),
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -31,6 +33,14 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     if done.returncode != 0:
         raise LabError(_readable(done.stderr))
     return done.stdout
+
+
+def for_scripts(environment: dict[str, str]) -> dict[str, str]:
+    """These variables, and for a reader of Portuguese PGOPTIONS with the setting that the SQL scripts ask for it: lab.lang."""
+    given = environment.get("PGOPTIONS") or config.value("PGOPTIONS") or ""
+    if not portuguese() or "lab.lang=" in given:
+        return environment
+    return environment | {"PGOPTIONS": f"{given} -c lab.lang=pt".strip()}
 
 
 def libpq_environment(conninfo: str) -> dict[str, str]:
