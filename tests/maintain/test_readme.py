@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from lab.base import paths
-from lab.cli.app import app
+from lab.cli.app import MAINTAINERS, command_line
 from lab.lessons import registry
 from lab.maintain import generate
 from lab.scenario import library
@@ -19,7 +19,7 @@ README, LEIAME = paths.ROOT / "README.md", paths.ROOT / "LEIAME.md"
 DOCS = sorted((paths.ROOT / "docs").glob("*.md"))
 TWINS = [(README, LEIAME), *((page, page.parent / "pt" / page.name) for page in DOCS)]
 PAGES = [page for pair in TWINS for page in pair]
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = get_command(command_line()).commands  # type: ignore[attr-defined]
 FIRST_SCREEN = 45  # lines
 
 
@@ -79,7 +79,7 @@ def test_every_command_and_option_named_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", [README, LEIAME], ids=named)
 def test_every_command_for_readers_is_named_on_the_first_page(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    readers = [name for name, command in COMMANDS.items() if command.rich_help_panel != "Maintainers"]
+    readers = [name for name, command in COMMANDS.items() if command.rich_help_panel != MAINTAINERS.en]
     assert [name for name in readers if f"`{name}`" not in text and f"./lab {name}" not in text] == []
 
 
