@@ -87,7 +87,13 @@ def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) ->
     Raises LabError for a point that is none.
     """
     if point not in STOPS:
-        raise LabError(f"A worker can be met at {', '.join(STOPS)}, not at {point}.")
+        stops = ", ".join(STOPS)
+        raise LabError(
+            say(
+                f"A worker can be met at {stops}, not at {point}.",
+                f"Um worker pode ser interrompido em {stops}, mas não em {point}.",
+            )
+        )
     schema.build(conninfo, STATE)
     with open_harness(conninfo, keys=keys) as harness:
         return judge(harness, (killed if killed_there else zombie)(point)(harness))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.lessons import registry
 from lab.server import schema
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from lab.base.facts import Fact
 from lab.base.language import Text
+from lab.base.language import say
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play, whole
 
@@ -178,9 +180,19 @@ def make(number: str, short: str) -> list[Path]:
     Raises LabError for a number or a name that does not fit or is taken; then nothing is written.
     """
     if not re.fullmatch(r"\d\d", number) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", short):
-        raise LabError("A lesson has two digits and a name in lower case: ./lab new 22 name_of_it")
+        raise LabError(
+            say(
+                "A lesson has two digits and a name in lower case: ./lab new 22 name_of_it",
+                "Uma lição tem dois dígitos e um nome em minúsculas: ./lab new 22 nome_dela",
+            )
+        )
     if taken := [name for name in registry.names() if name[:2] == number or name[3:] == short]:
-        raise LabError(f"{taken[0]} is there already; take another number and name.")
+        raise LabError(
+            say(
+                f"{taken[0]} is there already; take another number and name.",
+                f"{taken[0]} já existe; escolha outro número e outro nome.",
+            )
+        )
     name = f"{number}_{short}"
     first_cell = _first_cell()
     texts = {
@@ -191,7 +203,8 @@ def make(number: str, short: str) -> list[Path]:
         paths.ROOT / "tests" / "lessons" / f"test_{name}.py": TEST,
     }
     if there := [path for path in texts if path.exists()]:
-        raise LabError(f"{there[0].relative_to(paths.ROOT)} is there already; nothing was written.")
+        first = there[0].relative_to(paths.ROOT)
+        raise LabError(say(f"{first} is there already; nothing was written.", f"{first} já existe; nada foi gravado."))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         told = text.format(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lab.base.errors import PlayError
+from lab.base.language import say
 from lab.scenario.grammar import Scenario, Step
 
 StepOutcome = Literal["done", "error", "waiting"]
@@ -53,15 +54,25 @@ class StepRun:
     def column(self, name: str) -> tuple[str | None, ...]:
         """The column of that name, from top to bottom. Raises PlayError, naming those there are, if there is none."""
         if self.columns is None or name not in self.columns:
-            there = ", ".join(self.columns or ()) or "none"
-            raise PlayError(f"step {self.step.name} returned no column {name}; its columns: {there}")
+            there = ", ".join(self.columns or ()) or say("none", "nenhuma")
+            raise PlayError(
+                say(
+                    f"step {self.step.name} returned no column {name}; its columns: {there}",
+                    f"o passo {self.step.name} não devolveu a coluna {name}; as colunas dele: {there}",
+                )
+            )
         return tuple(row[self.columns.index(name)] for row in self.rows)
 
     def one(self, name: str) -> str | None:
         """The column of that name of the only row. Raises PlayError if there is no such column, or not exactly one row."""
         found = self.column(name)
         if len(found) != 1:
-            raise PlayError(f"step {self.step.name} returned {len(found)} rows, not one")
+            raise PlayError(
+                say(
+                    f"step {self.step.name} returned {len(found)} rows, not one",
+                    f"o passo {self.step.name} devolveu {len(found)} linhas, e não uma",
+                )
+            )
         return found[0]
 
     @property
@@ -96,7 +107,11 @@ class Play:
     def __getitem__(self, step: str) -> StepRun:
         """The run of the step of that name; PlayError if it was not reached."""
         if step not in self.runs:
-            raise PlayError(f"{self.scenario.name}: step {step} was not reached. {self.failure or ''}".strip())
+            name, why = self.scenario.name, self.failure or ""
+            text = say(
+                f"{name}: step {step} was not reached. {why}", f"{name}: o passo {step} não foi alcançado. {why}"
+            )
+            raise PlayError(text.strip())
         return self.runs[step]
 
 
