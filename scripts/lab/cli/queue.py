@@ -219,6 +219,10 @@ def receiver(
 
     try:
         wanted = service.Behaviour().changed(json.loads(behaviour))
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(
+            say(f"--behaviour wants JSON: {behaviour}", f"--behaviour pede JSON: {behaviour}")
+        ) from error
     except ValueError as error:
         raise typer.BadParameter(f"--behaviour: {error}") from error
     ledger_file = ledger or paths.home() / RECEIVER_LEDGER
