@@ -1,10 +1,15 @@
 -- 01 queue: what does the queue look like, and what guards its entrance?
+-- @pt Como é a fila, e o que guarda a entrada dela?
 --
 -- Needs  PostgreSQL 14 or later built with libxml, and the right to create a schema in this database.
 -- Run    psql -X -f sql/01_queue.sql          (again whenever you like: it rebuilds the schema sql_semana_12)
 -- See    four pending documents, NFE-0001 … NFE-0004, none attempted yet.
+-- @pt Precisa de PostgreSQL 14 ou mais novo, compilado com libxml, e do direito de criar um esquema neste banco.
+-- @pt Pode rodar de novo quando quiser: recria o esquema sql_semana_12.
+-- @pt Veja quatro documentos pendentes, NFE-0001 … NFE-0004, ainda sem nenhuma tentativa.
 --
 -- The schema is dropped only if its comment carries the lab's mark. One that you typed along with the episode stays as it is.
+-- @pt O esquema só é removido se o comentário dele tiver a marca do laboratório. O que você digitou junto com o episódio fica como está.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,4 +1,5 @@
 -- Included by 10_operators.sql, in its transaction: who may do what.
+-- @pt Incluído por 10_operators.sql, na transação dele: quem pode fazer o quê.
 
 -- Functions are executable by everyone until that is revoked; the schema's closed door was all that kept others out.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sql_semana_12 FROM public;

@@ -1,10 +1,14 @@
 -- teardown: removes what the lab made: the schema of this database, and the roles of the server that no database uses any more.
+-- @pt Remove o que o laboratório criou: o esquema deste banco e os papéis que nenhum banco do servidor usa mais.
 --
 -- Needs  nothing; what is not there is passed over.
 -- Run    psql -X -f sql/teardown.sql          (once in each database that holds the lab's queue; again whenever you like)
 -- See    what became of the schema and of each role.
+-- @pt Não precisa de nada; o que não existe é pulado. Rode uma vez em cada banco que tem a fila do laboratório.
+-- @pt Veja o que foi feito do esquema e de cada papel.
 --
 -- Only what carries the lab's mark in its comment is dropped. A role is kept, and it says so, while another database still uses it.
+-- @pt Só é removido o que tem a marca do laboratório no comentário. Um papel fica, e o script avisa, enquanto outro banco ainda o usa.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,8 +1,11 @@
 -- watch: for a third terminal. Who waits for whom, and how the queue stands; once a second until ^C.
+-- @pt Para um terceiro terminal: quem espera por quem e como está a fila; a cada segundo, até ^C.
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/watch.sql
 -- See    lab/B → lab/A while B waits for A; and the queue as anybody else sees it: what is not committed does not show.
+-- @pt Precisa de sql/01_queue.sql.
+-- @pt Veja lab/B → lab/A enquanto B espera por A; e a fila como qualquer outra sessão a vê: sem COMMIT, nada aparece.
 
 \set ON_ERROR_STOP on
 \set QUIET on

@@ -371,3 +371,16 @@ def test_the_lab_asks_its_scripts_for_the_readers_language(database: str, monkey
     execute(database, "COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 05'")
     with pytest.raises(LabError, match="a fila está no estado 05; este script precisa antes do estado 08"):
         run_scripts(database, paths.SQL / "09_effects.sql")
+
+
+HEADED = sorted(path for path in paths.SQL.glob("*.sql"))
+
+
+@pytest.mark.parametrize("script", HEADED, ids=lambda path: path.stem)
+def test_the_head_of_a_script_is_in_both_languages(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    head = text[: text.index("\n\n")].split("\n--\n")
+    for paragraph in head:
+        kinds = [line.startswith("-- @pt ") for line in paragraph.splitlines()]
+        assert kinds[0] is False and kinds[-1] is True, paragraph  # English first, then Portuguese
+        assert kinds == sorted(kinds), paragraph

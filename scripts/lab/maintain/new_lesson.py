@@ -80,13 +80,17 @@ ROLLBACK;
 
 STEP = """\
 -- {number} {short}: TO WRITE: the question?
+-- @pt TO WRITE: a pergunta?
 --
 -- Needs  sql/all.sql
 -- Run    psql -X -f sql/{name}.sql          (again whenever you like: it rolls back)
 -- See    TO WRITE: what there is to see.
+-- @pt Precisa de sql/all.sql. Pode rodar de novo quando quiser: ele desfaz tudo.
+-- @pt Veja TO WRITE: o que há para ver.
 --
 -- This lesson changes no schema: it may be run in every state from the latest upgrade on. (One that does is written like
 -- script {latest}: see CONTRIBUTING.)
+-- @pt Esta lição não altera o esquema: pode rodar em qualquer estado a partir da última atualização.
 
 \\set ON_ERROR_STOP on
 SET client_min_messages = warning;
