@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.base.facts import Fact
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.experiments import fencing_table
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play, flag, whole
@@ -85,7 +85,8 @@ def late_writes(play: Play) -> Observed:
 @lesson.experiment(
     "truth_table",
     "Each guard lets a late write through where the next one does not: by id, and state, and worker name, and attempt count.",
-    "Cada guarda deixa passar uma escrita atrasada onde a seguinte não deixa: por id, e estado, e nome do worker, e número da tentativa.",
+    "Cada condição do WHERE deixa passar uma escrita atrasada onde a seguinte não deixa: por id, estado, nome do worker e número da"
+    " tentativa.",
 )
 def guards_that_fail(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
@@ -308,7 +309,10 @@ def heartbeat_by_id(play: Play) -> Observed:
 )
 def asynchronous_commit(stage: Stage) -> Observed:
     if not stage.embedded:
-        why = "a server has to be crashed, and the lab crashes only its own"
+        why = say(
+            "a server has to be crashed, and the lab crashes only its own",
+            "é preciso derrubar um servidor, e o laboratório só derruba o dele",
+        )
         return Observed(None, "not run", "não rodou", why)
     crashes = 2
     # Other processes write the log only every ten seconds, so that the crash comes before them.

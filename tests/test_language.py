@@ -183,6 +183,7 @@ PRINTING = {
     "print", "echo", "seen", "input", "update", "add_column", "add_row", "write", "error", "failure", "fail", "BadParameter",
     "Finding", "Panel", "Option", "Argument",
 }  # fmt: skip
+REASONS = {"why", "reason"}  # what such a variable holds is shown
 STYLING = {"style", "end", "justify", "overflow", "header_style", "title_style", "border_style", "name", "sep"}
 QUIET = {"replace", "startswith", "endswith", "removeprefix", "split", "execute", "encode", "getattr", "Path", "get"}
 # Texts for programs, or the same in both languages, by module.
@@ -206,9 +207,13 @@ ALLOWED = {
     "server/doctor.py": {"Python"},
     "server/temp_databases.py": {"count() has no end"},
     "worker/attempt.py": {"unwritten"},
+    "worker/failures.py": {
+        "SQLSTATE ",
+        "none: the connection was lost",
+    },  # kept in the queue, as the protocol's own texts
     "worker/worker.py": {"error"},
 }
-MODULES = sorted((paths.ROOT / "scripts" / "lab").glob("*/*.py"))
+MODULES = sorted([*(paths.ROOT / "scripts").glob("[0-9]*.py"), *(paths.ROOT / "scripts" / "lab").glob("*/*.py")])
 
 
 def called(node: ast.Call) -> str:
@@ -237,9 +242,13 @@ def untold(node: ast.AST) -> Iterator[str]:
 def shown(tree: ast.AST) -> Iterator[str]:
     """The texts that a module prints or raises, and that were not told in both languages."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (called(node) in PRINTING or called(node).endswith("Error")):
+        if isinstance(node, ast.Call) and (
+            called(node) in PRINTING or called(node).endswith(("Error", "CannotRunHere"))
+        ):
             for value in (*node.args, *(word.value for word in node.keywords if word.arg not in STYLING)):
                 yield from untold(value)
+        elif isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id in REASONS for to in node.targets):
+            yield from untold(node.value)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -315,7 +315,7 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "SIGSTOP just before the call until another worker has finished, then SIGCONT",
                 "SIGSTOP logo antes da chamada até outro worker concluir, depois SIGCONT",
             ),
-            (Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),),
+            (Text("a call that takes its way through proxies for hours", "uma chamada parada por horas num proxy"),),
             zombie("calling"),
             lambda seen: exactly_once(seen) and seen.repeated_calls == 1 and seen.late_writes == 1,
         ),

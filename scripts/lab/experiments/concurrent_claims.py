@@ -93,7 +93,10 @@ def race(
         for thread in threads:
             if isinstance(thread.error, psycopg.OperationalError) and (thread.error.sqlstate or "53").startswith("53"):
                 raise CannotRunHere(
-                    f"{sessions} connections at once could not be had: {thread.error}"
+                    say(
+                        f"{sessions} connections at once could not be had: {thread.error}",
+                        f"Não deu para abrir {sessions} conexões ao mesmo tempo: {thread.error}",
+                    )
                 ) from thread.error
             if thread.error is not None:
                 raise thread.error
