@@ -23,7 +23,7 @@ from lab.base.errors import LabError
 from lab.base.language import Text, say
 from lab.cli import app, usage
 from lab.drills import catalogue
-from lab.scenario import grammar
+from lab.scenario import grammar, player
 from lab.server import schema
 
 Lab = Callable[..., str]
@@ -159,6 +159,27 @@ def test_an_error_of_a_scenario_file_is_in_the_readers_language(dotted: None, te
     with pytest.raises(LabError) as error:
         grammar.parse(text, paths.SQL / "02_for_update_waits" / "02_x.sql")
     assert prose(str(error.value)) == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "-- @step a A blocks B\nSELECT 1;\n-- @step b B\nSELECT 1;\n-- @ends a",
+        "-- @step a A\nSELECT 1 / 0;",
+        "-- @step a A errors 22012\nSELECT 1;",
+        "-- @step a A errors 22012\nSELECT 'x'::INTEGER;",
+        "-- @step a A\nCOPY (SELECT 1) TO STDOUT;",
+        "-- @step a A\nSELECT pg_terminate_backend(pg_backend_pid());",
+        "-- @step a A\nSELECT pg_advisory_lock(1);\n-- @step b B\nSELECT pg_advisory_lock(1);",
+        "-- @setup\nSELECT 1 / 0;\n-- @step a A\nSELECT 1;",
+    ],
+)
+def test_why_a_play_failed_is_told_in_the_readers_language(dotted: None, queue_database: str, steps: str) -> None:
+    told = grammar.parse(f"-- a\n{steps}", paths.SQL / "02_for_update_waits" / "02_x.sql")
+    failure = player.play(told, queue_database).failure
+    assert failure and "·" in failure
+    server = re.sub(r"\(.*\)", "", failure)  # its own words stand in brackets
+    assert [word for word in prose(server) if not word.startswith(("SELECT", "pg"))] == []
 
 
 # What each command says of itself

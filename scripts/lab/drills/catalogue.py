@@ -126,7 +126,9 @@ def find(name: str, size: Size | None = None) -> Drill:
         if drill.name == name:
             return drill
     names = ", ".join(drill.name for drill in drills())
-    raise LabError(say(f"There is no drill {name}; there are {names}.", f"Não há ensaio {name}; há {names}."))
+    raise LabError(
+        say(f"There is no drill {name}; there are {names}.", f"Não existe o ensaio {name}; os ensaios são {names}.")
+    )
 
 
 # -- what happens
