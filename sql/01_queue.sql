@@ -18,7 +18,7 @@ BEGIN;
 
 DO $guard$
 DECLARE
-    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') ILIKE 'pt%';
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     stranger TEXT;
     mark TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
 BEGIN

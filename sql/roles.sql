@@ -8,7 +8,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA sql_semana_12 FROM public;
 -- Four roles for all databases of the server, marked by their comments.
 DO $roles$
 DECLARE
-    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') ILIKE 'pt%';
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     v_papel TEXT;
     v_marca TEXT;
     v_existe BOOLEAN;

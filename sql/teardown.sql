@@ -23,7 +23,7 @@ CREATE TEMPORARY TABLE desmontado (
 
 DO $teardown$
 DECLARE
-    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') ILIKE 'pt%';
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     v_marca TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
     v_resultado TEXT;
 BEGIN
@@ -48,7 +48,7 @@ BEGIN;
 
 DO $teardown$
 DECLARE
-    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') ILIKE 'pt%';
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     v_papel TEXT;
     v_marca TEXT;
     v_resultado TEXT;

@@ -344,7 +344,7 @@ def test_every_state_a_scenario_starts_from_can_be_built(database: str) -> None:
     [
         (MINE, "01_queue", "já existe um esquema sql_semana_12 que não é do laboratório; ele ficou intacto"),
         ("SELECT", "reset", "a fila do laboratório não está no banco"),
-        ("SELECT", "06_token", "Crie a fila primeiro: psql -X -f sql/01_queue.sql"),
+        ("SELECT", "06_token", "Crie a fila antes: psql -X -f sql/01_queue.sql"),
     ],
 )
 def test_a_refusal_is_told_in_the_language_of_the_session(database: str, prepare: str, script: str, said: str) -> None:

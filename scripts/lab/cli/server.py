@@ -51,6 +51,8 @@ def env() -> None:
 
     @pt Imprime as variáveis para um psql comum:  eval "$(./lab env)".
     """
+    from lab.server.psql import in_the_readers_language
+
     with use_server(Console(stderr=True), quiet=True) as target:
         if target.embedded is None:
             raise LabError(
@@ -59,7 +61,7 @@ def env() -> None:
                     "O servidor em uso é o seu (LAB_DSN ou PG… definido): o psql não precisa de variáveis do laboratório.",
                 )
             )
-        for name, value in target.embedded.environment().items():
+        for name, value in in_the_readers_language(target.embedded.environment()).items():
             print(f"export {name}={shlex.quote(value)}")
 
 
@@ -73,10 +75,10 @@ def psql(
     @pt Abre o psql no banco do laboratório.
     """
     from lab.server.binaries import find_psql
-    from lab.server.psql import for_scripts, libpq_environment
+    from lab.server.psql import in_the_readers_language, libpq_environment
 
     with use_server(Console(stderr=True), quiet=True) as target:
-        environment = config.for_process(**for_scripts(libpq_environment(target.conninfo)))
+        environment = config.for_process(**in_the_readers_language(libpq_environment(target.conninfo)))
     program = str(find_psql())
     os.execve(program, [program, *(arguments or [])], environment)
 

@@ -34,7 +34,7 @@ SET "lab.para" = '99';
 \\endif
 SELECT
     :'without' = ANY('{{{",".join(names)}}}') AS conhecida,
-    coalesce(current_setting('lab.lang', TRUE), '') ILIKE 'pt%' AS em_portugues
+    coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%' AS em_portugues
 \\gset
 \\if :conhecida
 \\else

@@ -58,7 +58,7 @@ class StepRun:
             raise PlayError(
                 say(
                     f"step {self.step.name} returned no column {name}; its columns: {there}",
-                    f"o passo {self.step.name} não devolveu a coluna {name}; as colunas dele: {there}",
+                    f"o passo {self.step.name} não devolveu a coluna {name}; as que há: {there}",
                 )
             )
         return tuple(row[self.columns.index(name)] for row in self.rows)
@@ -70,7 +70,7 @@ class StepRun:
             raise PlayError(
                 say(
                     f"step {self.step.name} returned {len(found)} rows, not one",
-                    f"o passo {self.step.name} devolveu {len(found)} linhas, e não uma",
+                    f"o passo {self.step.name} devolveu {len(found)} linhas, não uma",
                 )
             )
         return found[0]

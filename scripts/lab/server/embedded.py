@@ -23,7 +23,6 @@ from lab.base.language import say
 from lab.server import os_user, postmaster, private_dir, temp_databases
 from lab.server.binaries import Binaries, find_psql, find_server_binaries
 from lab.server.passfile import Passfile
-from lab.server.psql import for_scripts
 
 USER = "lab"
 DATABASE = "lab"  # the one people play in by hand
@@ -162,16 +161,14 @@ class EmbeddedServer:
             programs = self.binaries.bin
         path = (config.value("PATH") or os.defpath).split(os.pathsep)
         path = [str(programs), *(folder for folder in path if folder != str(programs))]  # before an older psql
-        return for_scripts(
-            {
-                "PGHOST": str(self.socket),
-                "PGPORT": str(self.passfile.port()),
-                "PGUSER": USER,
-                "PGDATABASE": DATABASE,
-                "PGPASSFILE": str(self.passfile.path),
-                "PATH": os.pathsep.join(path),
-            }
-        )
+        return {
+            "PGHOST": str(self.socket),
+            "PGPORT": str(self.passfile.port()),
+            "PGUSER": USER,
+            "PGDATABASE": DATABASE,
+            "PGPASSFILE": str(self.passfile.path),
+            "PATH": os.pathsep.join(path),
+        }
 
     def owns_socket(self, folder: str) -> bool:
         """Whether the folder (a PGHOST) is the socket folder of one of the lab's own servers."""

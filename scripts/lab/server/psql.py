@@ -23,7 +23,7 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     done = subprocess.run(
         [str(find_psql()), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never", *files],
         env=config.for_process(
-            **for_scripts(libpq_environment(conninfo)), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"
+            **in_the_readers_language(libpq_environment(conninfo)), PGAPPNAME="lab/psql", PGCLIENTENCODING="UTF8"
         ),
         capture_output=True,
         encoding="utf-8",
@@ -33,14 +33,6 @@ def run_scripts(conninfo: str, *scripts: Path) -> str:
     if done.returncode != 0:
         raise LabError(_readable(done.stderr))
     return done.stdout
-
-
-def for_scripts(environment: dict[str, str]) -> dict[str, str]:
-    """These variables, and for a reader of Portuguese PGOPTIONS with the setting that the SQL scripts ask for it: lab.lang."""
-    given = environment.get("PGOPTIONS") or config.value("PGOPTIONS") or ""
-    if not portuguese() or "lab.lang=" in given:
-        return environment
-    return environment | {"PGOPTIONS": f"{given} -c lab.lang=pt".strip()}
 
 
 def libpq_environment(conninfo: str) -> dict[str, str]:
@@ -68,6 +60,16 @@ def libpq_environment(conninfo: str) -> dict[str, str]:
             )
         environment[option.envvar.decode()] = option.val.decode()
     return environment
+
+
+def in_the_readers_language(environment: dict[str, str]) -> dict[str, str]:
+    """The environment with the setting by which the scripts of sql/ choose the language of their messages."""
+    if not portuguese():
+        return environment
+    options = environment.get("PGOPTIONS") or config.value("PGOPTIONS") or ""
+    if "lab.lang=" in options:
+        return environment
+    return environment | {"PGOPTIONS": f"{options} -c lab.lang=pt".strip()}
 
 
 def _readable(stderr: str) -> str:
