@@ -361,7 +361,7 @@ def test_the_lab_asks_its_scripts_for_the_readers_language(database: str, monkey
     execute(database, "DROP SCHEMA IF EXISTS sql_semana_12 CASCADE")
     execute(database, MINE)
     monkeypatch.setenv("LAB_LANG", "pt_BR")
-    with pytest.raises(LabError, match="já existe um esquema sql_semana_12"):
+    with pytest.raises(LabError, match=r"^ERRO:  já existe um esquema sql_semana_12 .*\nDICA:  Cole uma destas"):
         build(database, 1)
     execute(database, "ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_meu")
     build(database, 1)
