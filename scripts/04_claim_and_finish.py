@@ -470,5 +470,10 @@ def _dead_rows_after_vacuum(connection: psycopg.Connection) -> int:
 
     # Up to PostgreSQL 14 a process of its own gathers the statistics: look until this VACUUM is in them.
     if not wait.until(there, 10):
-        raise CannotRunHere("The server's statistics did not show a VACUUM within 10 s.")
+        raise CannotRunHere(
+            say(
+                "The server's statistics did not show a VACUUM within 10 s.",
+                "As estatísticas do servidor não mostraram um VACUUM em 10 s.",
+            )
+        )
     return int(after[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.base.facts import Fact
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.experiments import fencing_table, token_after_loss
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play, flag, whole
@@ -76,7 +76,8 @@ def late_writes(play: Play) -> Observed:
 @lesson.experiment(
     "truth_table",
     "Each guard lets a late write through where the next one does not: by id, and state, and worker name, and attempt count.",
-    "Cada guarda deixa passar uma escrita atrasada onde a seguinte não deixa: por id, e estado, e nome do worker, e número da tentativa.",
+    "Cada condição do WHERE deixa passar uma escrita atrasada onde a seguinte não deixa: por id, estado, nome do worker e número da"
+    " tentativa.",
 )
 def guards_that_fail(stage: Stage) -> Observed:
     table = fencing_table.examine(stage.conninfo)
@@ -299,7 +300,10 @@ def heartbeat_by_id(play: Play) -> Observed:
 )
 def asynchronous_commit(stage: Stage) -> Observed:
     if not stage.embedded:
-        why = "a server has to be crashed, and the lab crashes only its own"
+        why = say(
+            "a server has to be crashed, and the lab crashes only its own",
+            "é preciso derrubar um servidor, e o laboratório só derruba o dele",
+        )
         return Observed(None, "not run", "não rodou", why)
     crashes = 2
     # Other processes write the log only every ten seconds, so that the crash comes before them.
@@ -341,7 +345,10 @@ def asynchronous_commit(stage: Stage) -> Observed:
 )
 def restored_or_promoted(stage: Stage) -> Observed:
     if not stage.embedded:
-        why = "servers have to be copied and crashed, and the lab does that only with its own"
+        why = say(
+            "servers have to be copied and crashed, and the lab does that only with its own",
+            "é preciso copiar e derrubar servidores, e o laboratório só faz isso com os dele",
+        )
         return Observed(None, "not run", "não rodou", why)
     ways = {"restored": token_after_loss.restored, "promoted": token_after_loss.promoted}
     counted = {way: lose(counted=True) for way, lose in ways.items()}

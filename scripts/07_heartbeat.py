@@ -7,7 +7,7 @@ import psycopg
 from lab.base import wait
 from lab.base.errors import LabError
 from lab.base.facts import Fact
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.experiments import lease_budget
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play, flag, whole
@@ -238,5 +238,10 @@ def _updates(connection: psycopg.Connection, at_least: int) -> tuple[int, int]:
 
     # A session that has ended, and up to PostgreSQL 14 a process of its own, brings them a moment later.
     if not wait.until(there, 10):
-        raise LabError("The server's statistics did not show the updates within 10 s.")
+        raise LabError(
+            say(
+                "The server's statistics did not show the updates within 10 s.",
+                "As estatísticas do servidor não mostraram as alterações em 10 s.",
+            )
+        )
     return row

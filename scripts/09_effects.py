@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.base.errors import LabError
 from lab.base.facts import Fact
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.drills import ablation, catalogue, report
 from lab.drills.ablation import Matrix
 from lab.drills.catalogue import DrillOutcome
@@ -142,9 +142,18 @@ def _worth(matrix: Matrix, kept: Matrix | None = None) -> Observed:
     recorded = all(row == kept.row(row.defence) for row in matrix.rows)
     tried = len(matrix.rows)
     good: bool | None = ablation.worth(matrix) and recorded
-    why = "" if recorded else f"not the matrix of {ablation.RECORDED.name}, which the first page shows"
+    name = ablation.RECORDED.name
+    differs = say(
+        f"not the matrix of {name}, which the first page shows",
+        f"não é a matriz de {name}, que a primeira página mostra",
+    )
+    why = "" if recorded else differs
     if good and tried < len(shown):
-        good, why = None, f"{tried} of {len(shown)} defences tried, as recorded"
+        good = None
+        why = say(
+            f"{tried} of {len(shown)} defences tried, as recorded",
+            f"{tried} de {len(shown)} defesas testadas, como registrado",
+        )
     return Observed(
         good,
         f"documents damaged with and without it: {en}",
@@ -170,8 +179,8 @@ def late_stage(play: Play) -> Observed:
         (late_stage, stage, late_hand_over, status) == (0, 1, 0, "conciliacao"),
         "rows: A's stage {rows_late_stage}, B's stage {rows_stage}; B hands it over: {status}; A's late word"
         " {rows_late_reconcile}",
-        "linhas: etapa de A {rows_late_stage}, etapa de B {rows_stage}; B encaminha: {status}; palavra atrasada de A"
-        " {rows_late_reconcile}",
+        "linhas: etapa de A {rows_late_stage}, etapa de B {rows_stage}; B encaminha: {status}; escrita atrasada de A:"
+        " {rows_late_reconcile} linhas",
         facts={
             "rows_late_stage": Fact(late_stage, "rows"),
             "rows_stage": Fact(stage, "rows"),
@@ -301,7 +310,7 @@ def random_kills(stage: Stage) -> Observed:
     return Observed(
         catalogue.each_once(seen),
         "documents {total}, effects {effects}, executed twice {duplicates}, lost {lost}; " + report.RANDOM_KILLS.en,
-        "documentos {total}, efeitos {effects}, executados em dobro {duplicates}, perdidos {lost}; "
+        "{total} documentos, {effects} efeitos; executados em dobro {duplicates}, perdidos {lost}; "
         + report.RANDOM_KILLS.pt,
         "; ".join(seen.faults),
         facts={**_figures([seen]), **seen.random_kills.facts},
@@ -317,7 +326,7 @@ def random_kills(stage: Stage) -> Observed:
 )
 def database_crash(stage: Stage) -> Observed:
     if not stage.embedded:
-        why = "only a server of the lab's own is crashed"
+        why = say("only a server of the lab's own is crashed", "só se derruba um servidor do próprio laboratório")
         return Observed(None, "not run", "não executado", why)
     return _drilled(stage, (catalogue.DATABASE_CRASH,))
 
@@ -330,14 +339,20 @@ def _drilled(stage: Stage, names: Sequence[str]) -> Observed:
 def _judged(held: Mapping[str, DrillOutcome], names: Sequence[str]) -> Observed:
     """What these drills came to, all of which the claim needs; the figures are their sums."""
     if missing := [name for name in names if name not in held]:
-        raise LabError(f"The claim needs the drill {missing[0]}, which was not held.")
+        raise LabError(
+            say(
+                f"The claim needs the drill {missing[0]}, which was not held.",
+                f"A afirmação precisa do ensaio {missing[0]}, que não foi feito.",
+            )
+        )
     seen = [held[name] for name in names]
     failed = [name for name in names if not catalogue.find(name).expected(held[name])]
     return Observed(
         not failed,
         "drills {drills}: documents {total}, effects {effects}, executed twice {duplicates}, lost {lost}; refused: calls"
         " {calls_refused}, late writes {writes_refused}; to people {reconciliation}; over after {longest:1} s at most",
-        "ensaios {drills}: documentos {total}, efeitos {effects}, executados em dobro {duplicates}, perdidos {lost}; recusadas:"
+        ("{drills} ensaio" if len(seen) == 1 else "{drills} ensaios")
+        + ", {total} documentos, {effects} efeitos; executados em dobro {duplicates}, perdidos {lost}; recusadas:"
         " chamadas {calls_refused}, escritas atrasadas {writes_refused}; para conciliação {reconciliation}; tudo resolvido em no"
         " máximo {longest:1} s",
         "; ".join(f"{name}: {_why(held[name])}" for name in failed),

@@ -1,10 +1,15 @@
 -- 01 queue: what does the queue look like, and what guards its entrance?
+-- @pt Como é a fila, e o que guarda a entrada dela?
 --
 -- Needs  PostgreSQL 14 or later built with libxml, and the right to create a schema in this database.
 -- Run    psql -X -f sql/01_queue.sql          (again whenever you like: it rebuilds the schema sql_semana_12)
 -- See    four pending documents, NFE-0001 … NFE-0004, none attempted yet.
+-- @pt Precisa de PostgreSQL 14 ou mais novo, compilado com libxml, e do direito de criar um esquema neste banco.
+-- @pt Pode rodar de novo quando quiser: recria o esquema sql_semana_12.
+-- @pt Veja quatro documentos pendentes, NFE-0001 … NFE-0004, ainda sem nenhuma tentativa.
 --
 -- The schema is dropped only if its comment carries the lab's mark. One that you typed along with the episode stays as it is.
+-- @pt O esquema só é removido se o comentário dele tiver a marca do laboratório. O que você digitou junto com o episódio fica como está.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -13,18 +18,39 @@ BEGIN;
 
 DO $guard$
 DECLARE
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     stranger TEXT;
     mark TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
 BEGIN
     IF to_regnamespace('sql_semana_12') IS NOT NULL AND coalesce(mark, '') NOT LIKE 'queue lab, state %' THEN
-        RAISE EXCEPTION 'a schema sql_semana_12 that this lab did not make is here; it was left untouched'
-            USING HINT = E'Paste one of these two lines, then run this script again:\n'
-                'ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_mine;\n'
-                'CREATE DATABASE queue_lab;  -- and connect to it: \\c queue_lab';
+        RAISE EXCEPTION USING
+            MESSAGE = CASE
+                WHEN v_pt THEN 'já existe um esquema sql_semana_12 que não é do laboratório; ele ficou intacto'
+                ELSE 'a schema sql_semana_12 that this lab did not make is here; it was left untouched'
+            END,
+            HINT = format(
+                E'%s:\nALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_%s;\nCREATE DATABASE queue_lab;  -- %s: \\c queue_lab',
+                CASE
+                    WHEN v_pt THEN 'Cole uma destas duas linhas e rode este script de novo'
+                    ELSE 'Paste one of these two lines, then run this script again'
+                END,
+                CASE WHEN v_pt THEN 'meu' ELSE 'mine' END,
+                CASE WHEN v_pt THEN 'e conecte-se a ele' ELSE 'and connect to it' END
+            );
     END IF;
     IF (SELECT NOT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'sql_semana_12') THEN
-        RAISE EXCEPTION 'the lab''s schema sql_semana_12 belongs to another role, so % may not rebuild it', current_user
-            USING HINT = 'Run this as its owner, or in another database.';
+        RAISE EXCEPTION USING
+            MESSAGE = format(
+                CASE
+                    WHEN v_pt THEN 'o esquema sql_semana_12 do laboratório é de outro papel; %s não pode recriá-lo'
+                    ELSE 'the lab''s schema sql_semana_12 belongs to another role, so %s may not rebuild it'
+                END,
+                current_user
+            ),
+            HINT = CASE
+                WHEN v_pt THEN 'Rode como o dono do esquema, ou em outro banco.'
+                ELSE 'Run this as its owner, or in another database.'
+            END;
     END IF;
     -- What hangs on the queue from outside its schema would be dropped along with it.
     SELECT pg_describe_object(classid, objid, objsubid) INTO stranger
@@ -44,21 +70,56 @@ BEGIN
         )
     LIMIT 1;
     IF stranger IS NOT NULL THEN
-        RAISE EXCEPTION 'something of yours depends on the schema sql_semana_12 and would be lost: %', stranger
-            USING HINT = 'Drop it yourself, or use another database.';
+        RAISE EXCEPTION USING
+            MESSAGE = format(
+                CASE
+                    WHEN v_pt THEN 'algo seu depende do esquema sql_semana_12 e se perderia: %s'
+                    ELSE 'something of yours depends on the schema sql_semana_12 and would be lost: %s'
+                END,
+                stranger
+            ),
+            HINT = CASE
+                WHEN v_pt THEN 'Remova-o com DROP, ou use outro banco.'
+                ELSE 'Drop it yourself, or use another database.'
+            END;
     END IF;
     IF current_setting('server_version_num')::INTEGER < 140000 THEN
-        RAISE EXCEPTION 'this is PostgreSQL %; the lab needs 14 or later', current_setting('server_version');
+        RAISE EXCEPTION USING MESSAGE = format(
+            CASE
+                WHEN v_pt THEN 'este é o PostgreSQL %s; o laboratório precisa do 14 ou mais novo'
+                ELSE 'this is PostgreSQL %s; the lab needs 14 or later'
+            END,
+            current_setting('server_version')
+        );
     END IF;
     IF NOT has_database_privilege(current_database(), 'CREATE') THEN
-        RAISE EXCEPTION 'role % may not create a schema in database %', current_user, current_database()
-            USING HINT = format('Ask its owner for: GRANT CREATE ON DATABASE %I TO %I;', current_database(), current_user);
+        RAISE EXCEPTION USING
+            MESSAGE = format(
+                CASE
+                    WHEN v_pt THEN 'o papel %s não pode criar esquemas no banco %s'
+                    ELSE 'role %s may not create a schema in database %s'
+                END,
+                current_user, current_database()
+            ),
+            HINT = format(
+                '%s: GRANT CREATE ON DATABASE %I TO %I;',
+                CASE WHEN v_pt THEN 'Peça ao dono do banco' ELSE 'Ask its owner for' END,
+                current_database(), current_user
+            );
     END IF;
     BEGIN
         PERFORM '<a/>'::XML;
     EXCEPTION WHEN feature_not_supported THEN
-        RAISE EXCEPTION 'this server was built without libxml, so it has no working type xml'
-            USING HINT = 'Use a PostgreSQL configured --with-libxml, as Debian''s, the official container image, or the lab''s own: ./lab up';
+        RAISE EXCEPTION USING
+            MESSAGE = CASE
+                WHEN v_pt THEN 'este servidor foi compilado sem libxml; nele o tipo xml não funciona'
+                ELSE 'this server was built without libxml, so it has no working type xml'
+            END,
+            HINT = CASE
+                WHEN v_pt
+                    THEN 'Use um PostgreSQL configurado com --with-libxml: o do Debian, a imagem oficial ou o do laboratório (./lab up)'
+                ELSE 'Use a PostgreSQL configured --with-libxml, as Debian''s, the official container image, or the lab''s own: ./lab up'
+            END;
     END;
 END
 $guard$;

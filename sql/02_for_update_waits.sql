@@ -1,10 +1,14 @@
 -- 02 for_update_waits: what does FOR UPDATE leave behind, that makes others wait?
+-- @pt O que o FOR UPDATE deixa para trás que faz os outros esperarem?
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/02_for_update_waits.sql          (again whenever you like: it rolls back)
 -- See    one session takes document 1; the lock on the row is a mark in the row (xmax), the lock manager knows only the table's.
+-- @pt Precisa de sql/01_queue.sql. Pode rodar de novo quando quiser: ele desfaz tudo.
+-- @pt Veja uma sessão pegar o documento 1; o bloqueio da linha é uma marca na própria linha (xmax), e o gerenciador só conhece o da tabela.
 --
 -- The waiting itself takes two sessions: ./lab walk 02 says what to type in which terminal.
+-- @pt A espera em si pede duas sessões: ./lab walk 02 diz o que digitar em cada terminal.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,11 +1,16 @@
 -- 03 skip_locked_passes: how does one session take the next free document, and see what it is not given?
+-- @pt Como uma sessão pega o próximo documento livre e vê o que não recebe?
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/03_skip_locked_passes.sql          (again whenever you like: it rolls back)
 -- See    alone, document 1; and the query that tells locked, processando and free apart.
+-- @pt Precisa de sql/01_queue.sql. Pode rodar de novo quando quiser: ele desfaz tudo.
+-- @pt Veja, sozinho, o documento 1; e a consulta que distingue bloqueado, processando e livre.
 --
 -- Run it in a second terminal while a first one holds document 1, and it passes on to document 2:
 -- ./lab walk 03 says what to type in which terminal.
+-- @pt Rode num segundo terminal enquanto o primeiro segura o documento 1, e ele passa para o documento 2:
+-- @pt ./lab walk 03 diz o que digitar em cada terminal.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,8 +1,11 @@
 -- 04 claim_and_finish: how does a worker take a document, work without a lock, and end?
+-- @pt Como um worker pega um documento, trabalha sem bloqueio e termina?
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/04_claim_and_finish.sql          (again whenever you like: it starts from reset.sql)
 -- See    document 1 concluido, document 2 falhou, one attempt each; a stranger's finish changes no row.
+-- @pt Precisa de sql/01_queue.sql. Pode rodar de novo quando quiser: ele começa com reset.sql.
+-- @pt Veja o documento 1 concluido e o 2 falhou, com uma tentativa cada; a conclusão feita por um estranho não altera nenhuma linha.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,11 +1,16 @@
 -- 05 lease: after the claim's commit no lock is left. How does anyone see that a worker is late?
+-- @pt Depois do COMMIT da reserva não sobra bloqueio. Como se vê que um worker está atrasado?
 --
 -- Needs  sql/01_queue.sql
 -- Run    psql -X -f sql/05_lease.sql          (again whenever you like: it upgrades the schema in place)
 -- See    the functions reservar, concluir, falhar and recuperar; the view situacao counts four documents waiting.
+-- @pt Precisa de sql/01_queue.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja as funções reservar, concluir, falhar e recuperar; a visão situacao conta quatro documentos à espera.
 --
 -- A claim now writes a deadline, reservado_ate. It is no lock and stops no session: it tells the queue's readers that a worker is
 -- late, so that recovery can be a policy (who, when, how many, why) and not "everything back to pendente".
+-- @pt A reserva agora grava um prazo, reservado_ate. Ele não é bloqueio e não segura ninguém: diz a quem lê a fila que um worker está
+-- @pt atrasado, para que a recuperação seja uma regra (quem, quando, quantos, por quê) e não "tudo de volta a pendente".
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,10 +1,14 @@
 -- 06 token: a worker that comes back late must change nothing. What tells it from the one that took over?
+-- @pt Um worker que volta atrasado não pode mudar nada. O que o distingue de quem assumiu?
 --
 -- Needs  sql/05_lease.sql
 -- Run    psql -X -f sql/06_token.sql          (again whenever you like: it upgrades the schema in place)
 -- See    every claim mints a token that is never used again; every change of state leaves a row in auditoria.
+-- @pt Precisa de sql/05_lease.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja que cada reserva cria um token que nunca se repete; cada mudança de estado deixa uma linha em auditoria.
 --
 -- Outcomes name the token instead of the worker. The worker that took over got a new one, so the old one matches no row.
+-- @pt As conclusões citam o token, e não o worker. Quem assumiu recebeu um token novo, e o antigo não acha mais nenhuma linha.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

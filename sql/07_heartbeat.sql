@@ -1,8 +1,11 @@
 -- 07 heartbeat: long work outlives its lease. How does it keep the document without keeping it for ever?
+-- @pt Um trabalho longo passa do prazo. Como manter o documento sem ficar com ele para sempre?
 --
 -- Needs  sql/06_token.sql
 -- Run    psql -X -f sql/07_heartbeat.sql          (again whenever you like: it upgrades the schema in place)
 -- See    renovar now stops at a maximum run time, however often it is called.
+-- @pt Precisa de sql/06_token.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja que renovar agora para num tempo máximo, por mais que seja chamada.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

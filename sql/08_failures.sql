@@ -1,11 +1,16 @@
 -- 08 failures: what is worth trying again, when, and how often?
+-- @pt O que vale a pena tentar de novo, quando e quantas vezes?
 --
 -- Needs  sql/07_heartbeat.sql
 -- Run    psql -X -f sql/08_failures.sql          (again whenever you like: it upgrades the schema in place)
 -- See    every document with the moment from which it is due; the functions enfileirar and falhar by category.
+-- @pt Precisa de sql/07_heartbeat.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja cada documento com o momento a partir do qual pode ser reservado; as funções enfileirar e falhar, por categoria.
 --
 -- A failure of the content ends the document at once: repeating it unchanged would not help. Everything else comes back later,
 -- after a delay that doubles, is capped and is never the same for all; and never more often than max_tentativas.
+-- @pt Uma falha de conteúdo encerra o documento na hora: repetir sem mudar nada não adianta. O resto volta mais tarde, depois de uma espera
+-- @pt que dobra, tem teto e nunca é igual para todos; e nunca mais que max_tentativas vezes.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,11 +1,16 @@
 -- 09 effects: the call to the outside cannot be rolled back. Who knows whether it happened?
+-- @pt A chamada ao mundo externo não pode ser desfeita. Quem sabe se ela aconteceu?
 --
 -- Needs  sql/08_failures.sql
 -- Run    psql -X -f sql/09_effects.sql          (again whenever you like: it upgrades the schema in place)
 -- See    every document with the key of its operation, the same at every attempt, and the stage of its call.
+-- @pt Precisa de sql/08_failures.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja cada documento com a chave da operação, a mesma em todas as tentativas, e a etapa da chamada.
 --
 -- Work inside the database shares the finishing transaction and needs none of this. A call to the outside does: its stage is
 -- committed before and after, so that the next worker knows what to ask, and the receiver can tell a repeated key.
+-- @pt O trabalho dentro do banco cabe na transação da conclusão e não precisa de nada disso. Uma chamada ao mundo externo precisa: a etapa
+-- @pt é gravada com COMMIT antes e depois, para que o próximo worker saiba o que perguntar e o receptor reconheça uma chave repetida.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,12 +1,18 @@
 -- 10 operators: people step in. How do they, without taking a document from a worker that lives?
+-- @pt Pessoas intervêm. Como, sem tirar o documento de um worker que está vivo?
 --
 -- Needs  sql/09_effects.sql
 -- Run    psql -X -f sql/10_operators.sql          (again whenever you like: it upgrades the schema in place)
 -- See    examinar shows a document before anything is changed; four roles, each with what it needs and no more.
 --        Roles belong to the whole server: sql/teardown.sql removes them. Without the right to create roles you get all but them.
+-- @pt Precisa de sql/09_effects.sql. Pode rodar de novo quando quiser: ele atualiza o esquema no lugar.
+-- @pt Veja examinar mostrar um documento antes de qualquer mudança; quatro papéis, cada um só com o que precisa.
+-- @pt Papéis são do servidor inteiro: sql/teardown.sql os remove. Sem o direito de criar papéis, você recebe tudo menos eles.
 --
 -- Every command names the version that its user has seen, and wants a reason. If the document has moved on meanwhile, the version
 -- no longer matches, and nothing is changed.
+-- @pt Cada comando cita a versão que a pessoa viu e pede um motivo. Se o documento mudou nesse meio-tempo, a versão não confere mais,
+-- @pt e nada muda.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,8 +1,11 @@
 -- alerts: three questions to ask again and again. Zero rows: none of the three is so.
+-- @pt Três perguntas para repetir sempre. Zero linhas: nenhum dos três casos.
 --
 -- Needs  sql/10_operators.sql
 -- Run    psql -X -f sql/alerts.sql          (again whenever you like: it only looks)
 -- See    nothing, as long as workers come and go as they should. The limits are examples: set your own.
+-- @pt Precisa de sql/10_operators.sql. Pode rodar de novo quando quiser: ele só olha.
+-- @pt Veja nada, enquanto os workers vão e vêm como devem. Os limites são exemplos: escolha os seus.
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;

@@ -1,8 +1,11 @@
 -- check_episode: how far is the schema that you typed along with the episode, what differs, and what comes next?
+-- @pt Até onde vai o esquema que você digitou com o episódio, o que difere e o que vem depois?
 --
 -- Needs  a database in which you typed the episode's statements; the lab's own queue is not needed
 -- Run    psql -X -f sql/check_episode.sql          (again whenever you like: it only reads; in English with -v lang=en)
 -- See    what differs from the episode, its outcome table beside yours, and the next statement to type.
+-- @pt Precisa de um banco em que você digitou os comandos do episódio; a fila do laboratório não é necessária.
+-- @pt Pode rodar de novo quando quiser: ele só lê. Veja o que difere, a tabela de resultados e o próximo comando a digitar.
 
 \set ON_ERROR_STOP on
 \set QUIET on

@@ -1,5 +1,10 @@
 -- Included by every script but 01: the lab's queue must be here, in a state from lab.de to lab.para, which the script has set.
 -- One that changes the queue has set lab.muda too: then no other session may hold a lock on it, or the script would wait without a word.
+-- @pt Incluído por todos os scripts, menos o 01: a fila do laboratório precisa estar aqui, num estado de lab.de a lab.para.
+-- @pt Um script que muda a fila também define lab.muda: nenhuma outra sessão pode segurá-la, ou ele esperaria sem dizer nada.
+--
+-- A refusal is told in Portuguese if the session asks for it: SET lab.lang = 'pt', or PGOPTIONS='-c lab.lang=pt' around psql.
+-- @pt Recusas saem em português se a sessão pedir: SET lab.lang = 'pt', ou PGOPTIONS='-c lab.lang=pt' antes do psql.
 
 DO $guard$
 DECLARE

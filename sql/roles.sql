@@ -1,4 +1,5 @@
 -- Included by 10_operators.sql, in its transaction: who may do what.
+-- @pt Incluído por 10_operators.sql, na transação dele: quem pode fazer o quê.
 
 -- Functions are executable by everyone until that is revoked; the schema's closed door was all that kept others out.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sql_semana_12 FROM public;
@@ -7,6 +8,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA sql_semana_12 FROM public;
 -- Four roles for all databases of the server, marked by their comments.
 DO $roles$
 DECLARE
+    v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
     v_papel TEXT;
     v_marca TEXT;
     v_existe BOOLEAN;
@@ -24,8 +26,17 @@ BEGIN
                 WHERE papel.rolname = v_papel;
                 v_existe := found;
                 IF NOT v_existe AND NOT (v_eu.rolsuper OR v_eu.rolcreaterole) THEN
-                    RAISE WARNING 'role % may not create roles, so % was left out', current_user, v_papel
-                        USING HINT = format('Ask for: ALTER ROLE %I CREATEROLE;', current_user);
+                    RAISE WARNING USING
+                        MESSAGE = format(
+                            CASE
+                                WHEN v_pt THEN 'o papel %s não pode criar papéis; %s ficou de fora'
+                                ELSE 'role %s may not create roles, so %s was left out'
+                            END,
+                            current_user, v_papel
+                        ),
+                        HINT = format(
+                            '%s: ALTER ROLE %I CREATEROLE;', CASE WHEN v_pt THEN 'Peça' ELSE 'Ask for' END, current_user
+                        );
                     EXIT;
                 END IF;
                 IF NOT v_existe THEN
@@ -36,8 +47,17 @@ BEGIN
                         EXECUTE format('GRANT %I TO CURRENT_USER', v_papel);
                     END IF;
                 ELSIF v_marca IS DISTINCT FROM 'queue lab' THEN
-                    RAISE EXCEPTION 'a role % that this lab did not make is here; it was left untouched', v_papel
-                        USING HINT = format('ALTER ROLE %I RENAME TO %I;', v_papel, v_papel || '_mine');
+                    RAISE EXCEPTION USING
+                        MESSAGE = format(
+                            CASE
+                                WHEN v_pt THEN 'já existe um papel %s que não é do laboratório; ele ficou intacto'
+                                ELSE 'a role %s that this lab did not make is here; it was left untouched'
+                            END,
+                            v_papel
+                        ),
+                        HINT = format(
+                            'ALTER ROLE %I RENAME TO %I;', v_papel, v_papel || CASE WHEN v_pt THEN '_meu' ELSE '_mine' END
+                        );
                 END IF;
                 EXECUTE format('GRANT USAGE ON SCHEMA sql_semana_12 TO %I', v_papel);
                 EXIT;

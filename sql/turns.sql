@@ -1,8 +1,10 @@
 -- turns: where each terminal of a scenario stands, so that its script knows whose turn it is.
+-- @pt Onde está cada terminal de um cenário, para o roteiro saber de quem é a vez.
 --
 -- Needs  the right to create a schema in this database.
 -- Run    by itself never: the scripts in walk/ include it.
 -- See    SELECT * FROM sql_semana_12_turns.terminal;
+-- @pt Precisa do direito de criar um esquema neste banco. Não roda sozinho: os roteiros de walk/ o incluem.
 --
 -- A script calls these functions over a second, short connection. Within the reader's own transaction a ROLLBACK would undo what was
 -- written, a failed transaction would answer nothing, and under REPEATABLE READ the look itself would take the snapshot.

@@ -1,9 +1,13 @@
 -- watch: for a third terminal. Who waits for whom, and how the queue stands; once a second until ^C.
+-- @pt Para um terceiro terminal: quem espera por quem e como está a fila; a cada segundo, até ^C.
 --
 -- Needs  nothing: it waits for the queue, too.
 -- Run    psql -X -f sql/watch.sql
 -- See    lab/B (pid …) → lab/A while B waits for A, and the query that waits; and the queue as anybody else sees it: what is not
 --        committed does not show.
+-- @pt Não precisa de nada: espera também pela fila.
+-- @pt Veja lab/B (pid …) → lab/A enquanto B espera por A, e a consulta que espera; e a fila como qualquer outra sessão a vê: sem COMMIT,
+-- @pt nada aparece.
 
 \set ON_ERROR_STOP on
 \set QUIET on

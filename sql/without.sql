@@ -1,8 +1,11 @@
 -- without: take one defence out of the lab's protocol, and put it back at the second call. Generated: ./lab generate
+-- @pt Tira uma defesa do protocolo do laboratório e a devolve na segunda chamada.
 --
 -- Needs  sql/all.sql
 -- Run    psql -X -v without=token -f sql/without.sql          (one of: etapa linhas reserva token)
 -- See    what is off now. A scenario of ./lab walk rebuilds the queue and puts it back: try it in psql (docs/defences.md).
+-- @pt Precisa de sql/all.sql. Escolha uma: etapa linhas reserva token.
+-- @pt Veja o que está desligado. Um cenário de ./lab walk recria a fila e a devolve: experimente no psql (docs/pt/defences.md).
 
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -14,11 +17,17 @@ SET "lab.para" = '99';
 \else
 \set without ''
 \endif
-SELECT :'without' = ANY('{etapa,linhas,reserva,token}') AS conhecida
+SELECT
+    :'without' = ANY('{etapa,linhas,reserva,token}') AS conhecida,
+    coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%' AS em_portugues
 \gset
 \if :conhecida
 \else
+\if :em_portugues
+\echo 'Qual delas? psql -X -v without=NOME -f sql/without.sql, com uma destas: etapa linhas reserva token'
+\else
 \echo 'Which one? psql -X -v without=NAME -f sql/without.sql, with one of: etapa linhas reserva token'
+\endif
 \quit
 \endif
 
@@ -82,7 +91,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'etapa está ligada de novo.'
+\else
 \echo 'etapa is on again.'
+\endif
 \else
 
 CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
@@ -134,7 +147,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'etapa está desligada. O mesmo comando a devolve.'
+\else
 \echo 'etapa is off. The same command puts it back.'
+\endif
 \endif
 \endif
 
@@ -213,7 +230,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'linhas está ligada de novo.'
+\else
 \echo 'linhas is on again.'
+\endif
 \else
 
 CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
@@ -280,7 +301,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'linhas está desligada. O mesmo comando a devolve.'
+\else
 \echo 'linhas is off. The same command puts it back.'
+\endif
 \endif
 \endif
 
@@ -352,7 +377,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'reserva está ligada de novo.'
+\else
 \echo 'reserva is on again.'
+\endif
 \else
 
 CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
@@ -412,7 +441,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'reserva está desligada. O mesmo comando a devolve.'
+\else
 \echo 'reserva is off. The same command puts it back.'
+\endif
 \endif
 \endif
 
@@ -539,7 +572,11 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'token está ligada de novo.'
+\else
 \echo 'token is on again.'
+\endif
 \else
 
 CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
@@ -652,6 +689,10 @@ BEGIN
 END
 $$;
 
+\if :em_portugues
+\echo 'token está desligada. O mesmo comando a devolve.'
+\else
 \echo 'token is off. The same command puts it back.'
+\endif
 \endif
 \endif

@@ -18,7 +18,7 @@ from lab.base.errors import LabError
 from lab.scenario import transcript
 from lab.scenario.library import scenarios
 from lab.server.binaries import find_psql
-from lab.server.psql import libpq_environment
+from lab.server.psql import libpq_environment, run_scripts
 from lab.server.schema import build, numbered_scripts
 from lab.server.target import Target
 from tests.helpers import execute, fetch
@@ -397,3 +397,53 @@ def test_every_state_a_scenario_starts_from_can_be_built(database: str) -> None:
     for state in sorted({told.state for told in scenarios()}):
         build(database, state)
         assert documents(database) == PENDING
+
+
+# In the reader's language
+
+
+@pytest.mark.parametrize(
+    ("prepare", "script", "said"),
+    [
+        (MINE, "01_queue", "já existe um esquema sql_semana_12 que não é do laboratório; ele ficou intacto"),
+        ("SELECT", "reset", "a fila do laboratório não está no banco"),
+        ("SELECT", "06_token", "Crie a fila antes: psql -X -f sql/01_queue.sql"),
+    ],
+)
+def test_a_refusal_is_told_in_the_language_of_the_session(database: str, prepare: str, script: str, said: str) -> None:
+    execute(database, "DROP SCHEMA IF EXISTS sql_semana_12 CASCADE")
+    execute(database, prepare)
+    path = paths.SQL / f"{script}.sql"
+    assert said in psql(database, path, PGOPTIONS="-c lab.lang=pt_BR").stderr
+    english = psql(database, path)
+    assert english.returncode != 0
+    assert said not in english.stderr
+
+
+def test_the_lab_asks_its_scripts_for_the_readers_language(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(database, "DROP SCHEMA IF EXISTS sql_semana_12 CASCADE")
+    execute(database, MINE)
+    monkeypatch.setenv("LAB_LANG", "pt_BR")
+    with pytest.raises(LabError, match=r"^ERRO:  já existe um esquema sql_semana_12 .*\nDICA:  Cole uma destas"):
+        build(database, 1)
+    execute(database, "ALTER SCHEMA sql_semana_12 RENAME TO sql_semana_12_meu")
+    build(database, 1)
+    execute(database, "COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 08'")
+    with pytest.raises(LabError, match="a fila já está no estado 08; este script é dos estados 01 a 04"):
+        run_scripts(database, paths.SQL / "reset.sql")
+    execute(database, "COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 05'")
+    with pytest.raises(LabError, match="a fila está no estado 05; este script precisa antes do estado 08"):
+        run_scripts(database, paths.SQL / "09_effects.sql")
+
+
+HEADED = sorted(path for path in paths.SQL.glob("*.sql"))
+
+
+@pytest.mark.parametrize("script", HEADED, ids=lambda path: path.stem)
+def test_the_head_of_a_script_is_in_both_languages(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    head = text[: text.index("\n\n")].split("\n--\n")
+    for paragraph in head:
+        kinds = [line.startswith("-- @pt ") for line in paragraph.splitlines()]
+        assert kinds[0] is False and kinds[-1] is True, paragraph  # English first, then Portuguese
+        assert kinds == sorted(kinds), paragraph

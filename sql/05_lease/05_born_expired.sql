@@ -20,7 +20,7 @@ WHERE documento_id = 1 AND status = 'pendente'
 RETURNING documento_id, tentativas;
 -- @step c_moves C
 -- Meanwhile eleven minutes pass.
--- @pt Nisso, passam onze minutos.
+-- @pt Enquanto isso, passam onze minutos.
 UPDATE relogio_do_laboratorio
 SET adiantado = adiantado + INTERVAL '11 minutes'
 RETURNING adiantado;

@@ -1,5 +1,5 @@
 -- The guard of lesson 05 (id, state, worker name) lets a worker that comes back end the attempt of its successor of the same name.
--- @pt A guarda da lição 05 (id, estado, nome do worker) deixa um worker que volta encerrar a tentativa do sucessor de mesmo nome.
+-- @pt A condição do WHERE da lição 05 (id, estado, worker) deixa quem volta encerrar a tentativa do sucessor de mesmo nome.
 -- @builds_on 05_lease
 -- @step a_claims A
 SELECT documento_id, tentativas

@@ -1,5 +1,5 @@
 -- Work inside the database shares the finishing transaction: it is lost with it and kept with it, exactly once, with no key.
--- @pt O trabalho dentro do banco divide a transação com a conclusão: perde-se ou fica com ela, exatamente uma vez e sem chave.
+-- @pt O trabalho dentro do banco divide a transação com a conclusão: ou os dois ficam, ou nenhum: exatamente uma vez, e sem chave.
 -- @setup
 CREATE TABLE lancamentos (documento_id BIGINT NOT NULL, valor NUMERIC NOT NULL);
 DELETE FROM fila_documentos

@@ -39,6 +39,6 @@ SELECT documento_id, status
 FROM conciliar(1, 2, 'sem resposta, e o receptor recusa consultas');
 -- @step a_hands_over A
 -- Would A's late word on it count?
--- @pt A palavra atrasada de A valeria?
+-- @pt Uma resposta atrasada de A ainda valeria?
 SELECT documento_id, status
 FROM conciliar(1, 1, 'sem resposta');

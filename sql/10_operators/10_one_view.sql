@@ -58,7 +58,7 @@ SELECT orfaos, repetindo, recuperacoes
 FROM situacao;
 -- @step o_asks_why O
 -- What did the attempts fail of?
--- @pt De que falharam as tentativas?
+-- @pt Por que as tentativas falharam?
 SELECT categoria_erro, falhas, a_repetir, definitivas
 FROM falhas_por_categoria
 ORDER BY categoria_erro;

@@ -112,7 +112,7 @@ def test_a_command_imports_what_it_needs_alone(arguments: tuple[str, ...], never
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = lab("nonsense")
     assert done.returncode == 2
-    assert "No such command" in done.stderr
+    assert "There is no command nonsense." in done.stderr
 
 
 @pytest.mark.parametrize(

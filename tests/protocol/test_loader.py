@@ -475,10 +475,12 @@ def test_a_glossary_name_is_an_identifier_and_stands_for_one_thing(language: str
     assert [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", name)] == []
 
 
-def test_a_glossary_entry_has_one_short_line_of_meaning() -> None:
+def test_a_glossary_entry_has_one_short_line_of_meaning_in_each_language() -> None:
     entries = glossary()
-    assert set(entries[0]) == {"pt", "en", "meaning"}
-    assert [e["pt"] for e in entries if not 0 < len(e["meaning"]) <= 100] == []
+    assert set(entries[0]) == {"pt", "en", "meaning", "meaning_pt"}
+    for meaning in ("meaning", "meaning_pt"):
+        assert [e["pt"] for e in entries if not 0 < len(e[meaning]) <= 100] == []
+    assert [e["pt"] for e in entries if e["meaning"] == e["meaning_pt"]] == []
 
 
 def test_no_english_name_is_another_entrys_portuguese_name() -> None:

@@ -64,3 +64,11 @@ def _late_finish(conninfo: str) -> int:
         connection.execute("UPDATE relogio_do_laboratorio SET adiantado = adiantado + INTERVAL '1 hour'")
         connection.execute("SELECT documento_id FROM reservar('worker-b', 4)")
         return len(connection.execute("SELECT concluir(%s, %s)", first).fetchall())
+
+
+def test_it_speaks_the_language_of_the_session(database: str) -> None:
+    schema.build(database, schema.latest())
+    with config.changed(PGOPTIONS="-c lab.lang=pt"):
+        assert "Qual delas?" in without(database)
+        assert "token está desligada." in without(database, "-v", "without=token")
+        assert "token está ligada de novo." in without(database, "-v", "without=token")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from lab.base.errors import LabError
+from lab.base.language import say
 
 if TYPE_CHECKING:
     from lab.lessons.lesson import Check, CheckResult
@@ -64,6 +65,22 @@ def show_progress(console: Console, quiet: bool) -> Iterator[Any]:
             status.update(f"{check.id}  {check.text}" if result is None else "")
 
         yield progress
+
+
+def none_of(word: str, known: Iterable[str]) -> str:
+    """The sentence for a word that is none of those known."""
+    names = ", ".join(known)
+    return say(f"{word} is none of {names}.", f"{word} não é nenhum destes: {names}.")
+
+
+def confirm(question: str) -> bool:
+    """Whether the reader says yes; anything else, and the end of the input, is no."""
+    try:
+        answer = input(f"{question} {say('[y/N]', '[s/N]')}: ")
+    except EOFError:
+        print()
+        return False
+    return answer.strip().lower()[:1] in ("y", "s")
 
 
 def was_interrupted(error: BaseException | None) -> bool:

@@ -22,16 +22,12 @@ from lab.cli.common import show_progress, use_server, use_stage
 if TYPE_CHECKING:
     from lab.scenario.grammar import Scenario
 
-Wanted = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[NN …]", help="Lessons, as 02 or 01-04, or checks, as 06.truth_table; all if none is named."
-    ),
-]
-
 
 def tour(context: typer.Context) -> None:
-    """The tour: the episode's story, in under ten seconds."""
+    """The tour: the episode's story, in under ten seconds.
+
+    @pt A demonstração: a história do episódio, em menos de dez segundos.
+    """
     if context.invoked_subcommand is not None:
         return
     from lab.lessons.tour import Tour
@@ -43,15 +39,46 @@ def tour(context: typer.Context) -> None:
 
 
 def run(
-    wanted: Wanted = None,
-    everything: Annotated[bool, typer.Option("--all", help="The surprises too.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the run as JSON; - for the screen.")
+    wanted: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NN …]",
+            help=say(
+                "Lessons, as 02 or 01-04, or checks, as 06.truth_table; all if none is named.",
+                "Lições, como 02 ou 01-04, ou verificações, como 06.truth_table; sem nenhuma, todas.",
+            ),
+        ),
     ] = None,
-    load: Annotated[bool, typer.Option("--load", help="On a given server, more load than the quick form.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="The summary and what did not hold, only.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help=say("The surprises too.", "As surpresas também."))] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar=say("FILE", "ARQUIVO"),
+            help=say("Write the run as JSON; - for the screen.", "Grava o resultado em JSON; - para a tela."),
+        ),
+    ] = None,
+    load: Annotated[
+        bool,
+        typer.Option(
+            "--load",
+            help=say(
+                "On a given server, more load than the quick form.",
+                "Num servidor seu, mais carga do que na forma rápida.",
+            ),
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", help=say("The summary and what did not hold, only.", "Só o resumo e o que não conferiu.")
+        ),
+    ] = False,
 ) -> None:
-    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a check fails."""
+    """Rebuild the queue, play the lessons, observe, compare with what is expected; non-zero if a check fails.
+
+    @pt Recria a fila, roda as lições, observa e compara com o esperado; termina com erro se uma verificação falhar.
+    """
     from lab.lessons import registry, report
 
     chosen = registry.choose(wanted or [], everything)
@@ -84,10 +111,21 @@ def run(
 
 
 def step(
-    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="Lessons, as 02, or scenarios, as 02_commit.")],
-    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
+    wanted: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NN …",
+            help=say("Lessons, as 02, or scenarios, as 02_commit.", "Lições, como 02, ou cenários, como 02_commit."),
+        ),
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help=say("Of a lesson, the surprises too.", "As surpresas da lição também."))
+    ] = False,
 ) -> None:
-    """Play a lesson Enter by Enter, sessions side by side."""
+    """Play a lesson Enter by Enter, sessions side by side.
+
+    @pt Roda uma lição a cada Enter, com as sessões lado a lado.
+    """
     from lab.lessons.stepper import Stepper, Stopped
 
     scenarios = _scenarios(wanted, everything)
@@ -110,10 +148,21 @@ def step(
 
 
 def walk(
-    wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="Lessons, as 02, or scenarios, as 02_commit.")],
-    everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
+    wanted: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NN …",
+            help=say("Lessons, as 02, or scenarios, as 02_commit.", "Lições, como 02, ou cenários, como 02_commit."),
+        ),
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help=say("Of a lesson, the surprises too.", "As surpresas da lição também."))
+    ] = False,
 ) -> None:
-    """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    """Say what to type in which terminal, to walk a lesson by hand with psql.
+
+    @pt Diz o que digitar em cada terminal, para fazer uma lição à mão com o psql.
+    """
     from lab.lessons import registry
     from lab.scenario import psql_scripts
 
@@ -140,12 +189,24 @@ def walk(
 
 
 def notebook(
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUPYTER OPTIONS …]")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar=say("[JUPYTER OPTIONS …]", "[OPÇÕES DO JUPYTER …]"))
+    ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Copy the notebooks again; what you changed in them is lost.")
+        bool,
+        typer.Option(
+            "--fresh",
+            help=say(
+                "Copy the notebooks again; what you changed in them is lost.",
+                "Copia os notebooks de novo; o que você mudou neles se perde.",
+            ),
+        ),
     ] = False,
 ) -> None:
-    """Open your own copy of the notebooks in Jupyter."""
+    """Open your own copy of the notebooks in Jupyter.
+
+    @pt Abre a sua cópia dos notebooks no Jupyter.
+    """
     from lab.notebook import copies, jupyter
 
     jupyter.serve(copies.prepare(fresh), arguments or [])

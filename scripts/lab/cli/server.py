@@ -16,13 +16,19 @@ from lab.cli.common import use_server
 
 
 def up() -> None:
-    """Start the lab's own server."""
+    """Start the lab's own server.
+
+    @pt Sobe o servidor do laboratório.
+    """
     with use_server(Console()):
         pass
 
 
 def down() -> None:
-    """Stop the lab's own server; its data stay."""
+    """Stop the lab's own server; its data stay.
+
+    @pt Para o servidor do laboratório; os dados ficam.
+    """
     from lab.server.embedded import EmbeddedServer
 
     stopped = EmbeddedServer().down()
@@ -30,7 +36,10 @@ def down() -> None:
 
 
 def status() -> None:
-    """Say which server would be used, and whether it is running; non-zero if it is not."""
+    """Say which server would be used, and whether it is running; non-zero if it is not.
+
+    @pt Diz qual servidor seria usado e se ele está no ar; termina com erro se não estiver.
+    """
     from lab.server.target import open_target
 
     target = open_target(start=False)
@@ -38,7 +47,10 @@ def status() -> None:
 
 
 def env() -> None:
-    """Print the variables for a plain psql:  eval "$(./lab env)"."""
+    """Print the variables for a plain psql:  eval "$(./lab env)".
+
+    @pt Imprime as variáveis para um psql comum:  eval "$(./lab env)".
+    """
     from lab.server.psql import in_the_readers_language
 
     with use_server(Console(stderr=True), quiet=True) as target:
@@ -53,8 +65,15 @@ def env() -> None:
             print(f"export {name}={shlex.quote(value)}")
 
 
-def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OPTIONS …]")] = None) -> None:
-    """Open psql on the lab's database."""
+def psql(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar=say("[PSQL OPTIONS …]", "[OPÇÕES DO PSQL …]"))
+    ] = None,
+) -> None:
+    """Open psql on the lab's database.
+
+    @pt Abre o psql no banco do laboratório.
+    """
     from lab.server.binaries import find_psql
     from lab.server.psql import in_the_readers_language, libpq_environment
 
@@ -65,7 +84,10 @@ def psql(arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL OP
 
 
 def doctor() -> None:
-    """Say what the lab finds on this machine, and what is wrong."""
+    """Say what the lab finds on this machine, and what is wrong.
+
+    @pt Diz o que o laboratório encontra nesta máquina e o que está errado.
+    """
     from rich.table import Table
 
     from lab.server import doctor as diagnosis

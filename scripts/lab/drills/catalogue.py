@@ -87,7 +87,13 @@ def interrupted(conninfo: str, point: str, *, killed_there: bool, keys: bool) ->
     Raises LabError for a point that is none.
     """
     if point not in STOPS:
-        raise LabError(f"A worker can be met at {', '.join(STOPS)}, not at {point}.")
+        stops = ", ".join(STOPS)
+        raise LabError(
+            say(
+                f"A worker can be met at {stops}, not at {point}.",
+                f"Um worker pode ser interrompido em {stops}, mas não em {point}.",
+            )
+        )
     schema.build(conninfo, STATE)
     with open_harness(conninfo, keys=keys) as harness:
         return judge(harness, (killed if killed_there else zombie)(point)(harness))
@@ -120,7 +126,9 @@ def find(name: str, size: Size | None = None) -> Drill:
         if drill.name == name:
             return drill
     names = ", ".join(drill.name for drill in drills())
-    raise LabError(say(f"There is no drill {name}; there are {names}.", f"Não há ensaio {name}; há {names}."))
+    raise LabError(
+        say(f"There is no drill {name}; there are {names}.", f"Não existe o ensaio {name}; os ensaios são {names}.")
+    )
 
 
 # -- what happens
@@ -309,7 +317,7 @@ def drills(size: Size | None = None) -> list[Drill]:
                 "SIGSTOP just before the call until another worker has finished, then SIGCONT",
                 "SIGSTOP logo antes da chamada até outro worker concluir, depois SIGCONT",
             ),
-            (Text("a call that takes its way through proxies for hours", "uma chamada que passa horas em proxies"),),
+            (Text("a call that takes its way through proxies for hours", "uma chamada parada por horas num proxy"),),
             zombie("calling"),
             lambda seen: exactly_once(seen) and seen.repeated_calls == 1 and seen.late_writes == 1,
         ),

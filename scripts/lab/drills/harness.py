@@ -16,6 +16,7 @@ from psycopg import sql
 
 from lab.base import wait
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.drills import invariants
 from lab.drills.process import SECONDS, Child, Event
 from lab.receiver.ledger import Ledger, Totals
@@ -66,7 +67,12 @@ class Harness:
         try:
             connection.request("POST", "/behaviour", json.dumps(wanted))
             if connection.getresponse().status != 200:
-                raise LabError(f"The receiver does not know the behaviour {wanted}.")
+                raise LabError(
+                    say(
+                        f"The receiver does not know the behaviour {wanted}.",
+                        f"O receptor não conhece o comportamento {wanted}.",
+                    )
+                )
         finally:
             connection.close()
 
@@ -134,7 +140,12 @@ class Harness:
         query = f"SELECT EXISTS (SELECT FROM fila_documentos WHERE {condition})"
         with self.connection() as connection:
             if not wait.until(lambda: connection.execute(query).fetchone() == (True,), SECONDS):
-                raise LabError(f"The drill waited for {SECONDS:.0f} s in vain until: {condition}")
+                raise LabError(
+                    say(
+                        f"The drill waited for {SECONDS:.0f} s in vain until: {condition}",
+                        f"O ensaio esperou {SECONDS:.0f} s em vão por: {condition}",
+                    )
+                )
 
     def tables(self) -> invariants.Tables:
         """The queue's tables as they are now."""

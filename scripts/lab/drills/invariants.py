@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from lab.base.language import say
 from lab.server.session import SCHEMA
 
 OPEN = ("pendente", "processando")
@@ -108,17 +109,28 @@ def faults(before: Tables, after: Tables) -> list[str]:
         chain = [change for change in chains[number] if change.version > was.version]
         now = after.documents.get(number)
         if now is None:
-            found.append(f"document {number} is gone")
+            found.append(say(f"document {number} is gone", f"o documento {number} sumiu"))
             continue
         if [change.version for change in chain] != list(range(was.version + 1, now.version + 1)):
-            found.append(f"document {number}: versions with a gap")
+            found.append(say(f"document {number}: versions with a gap", f"documento {number}: versões com uma lacuna"))
         states = [was.status, *(state for change in chain for state in (change.before, change.after)), now.status]
         if any(left != right for left, right in zip(states[::2], states[1::2], strict=True)):
-            found.append(f"document {number}: a change that does not begin where the one before it ended")
+            found.append(
+                say(
+                    f"document {number}: a change that does not begin where the one before it ended",
+                    f"documento {number}: uma mudança que não começa onde a anterior terminou",
+                )
+            )
         if now.attempts > now.limit:
-            found.append(f"document {number}: {now.attempts} attempts of {now.limit}")
+            found.append(
+                say(
+                    f"document {number}: {now.attempts} attempts of {now.limit}",
+                    f"documento {number}: {now.attempts} tentativas de {now.limit}",
+                )
+            )
     tokens = sorted(change.token for change in after.audit if is_claim(change) and change.token is not None)
-    found += [f"token {token} was handed out twice" for token, other in pairwise(tokens) if token == other]
+    twice = [token for token, other in pairwise(tokens) if token == other]
+    found += [say(f"token {token} was handed out twice", f"o token {token} foi dado duas vezes") for token in twice]
     return found
 
 

@@ -43,7 +43,7 @@ def show_drills(chosen: Sequence[Drill], conninfo: str, console: Console, times:
         for fault in sorted({fault for one in seen for fault in one.faults}):
             console.print(f"  [red]{fault}[/]", highlight=False)
     not_tried = dict.fromkeys(str(each) for drill in chosen for each in drill.not_tried)
-    console.print(f"[dim]{say('not tried', 'não testado')}: {'; '.join(not_tried)}[/]", highlight=False)
+    console.print(f"[dim]{say('not tried', 'fora do teste')}: {'; '.join(not_tried)}[/]", highlight=False)
     return good
 
 
@@ -70,7 +70,7 @@ def _figures(seen: Sequence[DrillOutcome]) -> str:
     return say(
         f"documents {documents}, effects {effects}; refused: calls {calls}, late writes {writes}; damaged {damaged};"
         f" to people {people}; {seconds} s",
-        f"documentos {documents}, efeitos {effects}; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
+        f"{documents} documentos, {effects} efeitos; recusadas: chamadas {calls}, escritas atrasadas {writes}; danificados"
         f" {damaged}; para conciliação {people}; {seconds} s",
     )
 

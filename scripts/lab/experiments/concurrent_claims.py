@@ -13,6 +13,7 @@ from typing import Literal
 import psycopg
 
 from lab.base.errors import CannotRunHere, LabError
+from lab.base.language import say
 from lab.scenario.library import find_scenario
 from lab.server import schema
 from lab.server.session import SessionPins
@@ -92,7 +93,10 @@ def race(
         for thread in threads:
             if isinstance(thread.error, psycopg.OperationalError) and (thread.error.sqlstate or "53").startswith("53"):
                 raise CannotRunHere(
-                    f"{sessions} connections at once could not be had: {thread.error}"
+                    say(
+                        f"{sessions} connections at once could not be had: {thread.error}",
+                        f"Não deu para abrir {sessions} conexões ao mesmo tempo: {thread.error}",
+                    )
                 ) from thread.error
             if thread.error is not None:
                 raise thread.error
@@ -169,5 +173,10 @@ def _claimer(claim: Way, work: float) -> _TakeOne:
 def _changed(statement: str, old: str, new: str) -> str:
     """The statement with one place changed; LabError if it has no such place, or several."""
     if statement.count(old) != 1:
-        raise LabError(f"The race expects {old!r} once in the scenario's statement: {statement}")
+        raise LabError(
+            say(
+                f"The race expects {old!r} once in the scenario's statement: {statement}",
+                f"A disputa espera {old!r} uma vez no comando do cenário: {statement}",
+            )
+        )
     return statement.replace(old, new)

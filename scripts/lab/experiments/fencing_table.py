@@ -214,7 +214,8 @@ class _Trial:
             where = self.guard.where
             raise LabError(
                 say(
-                    f"This guard cannot be tried: {where}. {error}", f"Não dá para testar esta guarda: {where}. {error}"
+                    f"This guard cannot be tried: {where}. {error}",
+                    f"Não dá para testar esta condição: {where}. {error}",
                 )
             ) from error
 

@@ -15,7 +15,7 @@ import psycopg
 
 from lab.base.errors import CannotRunHere, LabError
 from lab.base.facts import Fact, sentence
-from lab.base.language import Text
+from lab.base.language import Text, say
 from lab.scenario import grammar, library
 from lab.scenario.result import Play
 from lab.scenario.stage import ScenarioResult, Stage
@@ -116,7 +116,13 @@ class Lesson:
 
             def judge_play(played: Play) -> Observed:
                 if played.scenario.name != told.name:
-                    raise LabError(f"A play of {played.scenario.name} says nothing about the claim of {told.name}.")
+                    seen = played.scenario.name
+                    raise LabError(
+                        say(
+                            f"A play of {seen} says nothing about the claim of {told.name}.",
+                            f"Uma execução de {seen} não diz nada sobre a afirmação de {told.name}.",
+                        )
+                    )
                 return judged(ScenarioResult(played, library.difference_from_golden(played)))
 
             def observe(stage: Stage) -> Observed:

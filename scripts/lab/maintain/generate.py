@@ -11,6 +11,7 @@ from cogapp.errors import CogError  # type: ignore[import-untyped]
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.lessons import registry
 from lab.protocol import source, without
 from lab.scenario import grammar, library, psql_scripts
@@ -71,7 +72,10 @@ def _page(page: Path) -> str:
     try:
         maker.process_file(io.StringIO(page.read_text(encoding="utf-8")), out, str(page))
     except CogError as error:
-        raise LabError(f"A part of {page.relative_to(paths.ROOT)} could not be made: {error}") from error
+        name = page.relative_to(paths.ROOT)
+        raise LabError(
+            say(f"A part of {name} could not be made: {error}", f"Uma parte de {name} não pôde ser gerada: {error}")
+        ) from error
     return out.getvalue()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.lessons import registry
 from lab.server import schema
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from lab.base.facts import Fact
 from lab.base.language import Text
+from lab.base.language import say
 from lab.lessons.lesson import Lesson, Observed
 from lab.scenario.result import Play, whole
 
@@ -78,13 +80,17 @@ ROLLBACK;
 
 STEP = """\
 -- {number} {short}: TO WRITE: the question?
+-- @pt TO WRITE: a pergunta?
 --
 -- Needs  sql/all.sql
 -- Run    psql -X -f sql/{name}.sql          (again whenever you like: it rolls back)
 -- See    TO WRITE: what there is to see.
+-- @pt Precisa de sql/all.sql. Pode rodar de novo quando quiser: ele desfaz tudo.
+-- @pt Veja TO WRITE: o que há para ver.
 --
 -- This lesson changes no schema: it may be run in every state from the latest upgrade on. (One that does is written like
 -- script {latest}: see CONTRIBUTING.)
+-- @pt Esta lição não altera o esquema: pode rodar em qualquer estado a partir da última atualização.
 
 \\set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -192,9 +198,19 @@ def make(number: str, short: str) -> list[Path]:
     Raises LabError for a number or a name that does not fit or is taken; then nothing is written.
     """
     if not re.fullmatch(r"\d\d", number) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", short):
-        raise LabError("A lesson has two digits and a name in lower case: ./lab new 22 name_of_it")
+        raise LabError(
+            say(
+                "A lesson has two digits and a name in lower case: ./lab new 22 name_of_it",
+                "Uma lição tem dois dígitos e um nome em minúsculas: ./lab new 22 nome_dela",
+            )
+        )
     if taken := [name for name in registry.names() if name[:2] == number or name[3:] == short]:
-        raise LabError(f"{taken[0]} is there already; take another number and name.")
+        raise LabError(
+            say(
+                f"{taken[0]} is there already; take another number and name.",
+                f"{taken[0]} já existe; escolha outro número e outro nome.",
+            )
+        )
     name = f"{number}_{short}"
     texts = {
         paths.ROOT / "scripts" / f"{name}.py": SCRIPT,
@@ -204,7 +220,8 @@ def make(number: str, short: str) -> list[Path]:
         paths.ROOT / "tests" / "lessons" / f"test_{name}.py": TEST,
     }
     if there := [path for path in texts if path.exists()]:
-        raise LabError(f"{there[0].relative_to(paths.ROOT)} is there already; nothing was written.")
+        first = there[0].relative_to(paths.ROOT)
+        raise LabError(say(f"{first} is there already; nothing was written.", f"{first} já existe; nada foi gravado."))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         told = text.format(number=number, short=short, name=name, case=CASE, latest=f"{schema.latest():02}")

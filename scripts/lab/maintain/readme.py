@@ -160,15 +160,17 @@ def sqlstates(language: str) -> str:
     return _table(heads[language], rows)
 
 
-def glossary() -> str:
+def glossary(language: str) -> str:
     """Names in the database and what they mean: those that the reader meets in the scenarios of several lessons."""
+    heads = {"en": ["in the database", "English", "meaning"], "pt": ["no banco", "em inglês", "significado"]}
+    meaning = {"en": "meaning", "pt": "meaning_pt"}[language]
     lessons_with = Counter[str]()
     for folder in paths.SQL.glob("[0-9][0-9]_*/"):
         lessons_with.update({name for path in folder.glob("*.sql") for name in _words(path)})
     with (paths.DATA / "glossary.csv").open(encoding="utf-8", newline="") as file:
         known = [row for row in csv.DictReader(file) if lessons_with[row["pt"]] >= LESSONS_WITH_A_NAME]
-    rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row["meaning"]] for row in known]
-    return _table(["in the database", "English", "meaning"], rows)
+    rows = [[f"`{row['pt']}`", row["en"].replace("_", " "), row[meaning]] for row in known]
+    return _table(heads[language], rows)
 
 
 def coverage(language: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from lab.base.language import say
 from lab.scenario import library, transcript
 from lab.scenario.grammar import Scenario
 from lab.scenario.stage import Stage
@@ -35,11 +36,15 @@ def _soak_one(stage: Stage, console: Console, scenario: Scenario, plays: int) ->
         transcripts[result.play.failure or transcript.golden(result.play)] += 1
         as_kept += result.as_expected
     good = as_kept == plays
-    line = f"{scenario.name:32} plays {plays}, different transcripts {len(transcripts)}, as kept {as_kept}"
+    line = say(
+        f"{scenario.name:32} plays {plays}, different transcripts {len(transcripts)}, as kept {as_kept}",
+        f"{scenario.name:32} execuções {plays}, transcrições diferentes {len(transcripts)}, iguais à guardada {as_kept}",
+    )
     console.print(line, style="" if good else "red", highlight=False)
     if not good:
         for text, times in transcripts.most_common():
-            console.print(f"--- {times} times\n{text}", markup=False, highlight=False)
+            often = say(f"{times} times", f"{times} vezes")
+            console.print(f"--- {often}\n{text}", markup=False, highlight=False)
     return good
 
 

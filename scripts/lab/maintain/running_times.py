@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.lessons.tour import Tour
 from lab.scenario import isolationtester, library
 from lab.scenario.grammar import Scenario
@@ -30,7 +31,10 @@ def measure(stage: Stage, console: Console, rounds: int) -> None:
     tester = find_program("isolationtester")
     if tester is None:
         raise LabError(
-            "isolationtester, which the player is compared with, was not found: `./lab doctor` says where it looks."
+            say(
+                "isolationtester, which the player is compared with, was not found: `./lab doctor` says where it looks.",
+                "O isolationtester, com que o executor é comparado, não foi encontrado: `./lab doctor` diz onde ele procura.",
+            )
         )
     _players(stage, console, rounds, tester)
     _starts(console, min(rounds, 3))
@@ -39,19 +43,22 @@ def measure(stage: Stage, console: Console, rounds: int) -> None:
 
 def _players(stage: Stage, console: Console, rounds: int, tester: Path) -> None:
     console.print(
-        f"player / isolationtester, whole plays interleaved, {rounds} rounds: median (smallest to largest)",
+        say(
+            f"player / isolationtester, whole plays interleaved, {rounds} rounds: median (smallest to largest)",
+            f"executor / isolationtester, execuções inteiras alternadas, {rounds} rodadas: mediana (menor a maior)",
+        ),
         highlight=False,
     )
     medians = []
     for scenario in library.scenarios():
         ratios = [_ratio(stage, scenario, tester) for _ in range(rounds)]
         medians.append(statistics.median(ratios))
+        to = say("to", "a")
         console.print(
-            f"  {scenario.name:32} {medians[-1]:5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})", highlight=False
+            f"  {scenario.name:32} {medians[-1]:5.2f}  ({min(ratios):.2f} {to} {max(ratios):.2f})", highlight=False
         )
-    console.print(
-        f"  {'median of all':32} {statistics.median(medians):5.2f}, largest {max(medians):.2f}", highlight=False
-    )
+    every, largest = say("median of all", "mediana de todos"), say("largest", "maior")
+    console.print(f"  {every:32} {statistics.median(medians):5.2f}, {largest} {max(medians):.2f}", highlight=False)
 
 
 def _ratio(stage: Stage, scenario: Scenario, tester: Path) -> float:
@@ -80,7 +87,11 @@ def _starts(console: Console, rounds: int) -> None:
             shutil.rmtree(home)
     one, other = statistics.median(first), statistics.median(warm)
     console.print(
-        f"server: first start {one:.2f} s, warm start {other:.2f} s, first / warm {one / other:.1f}", highlight=False
+        say(
+            f"server: first start {one:.2f} s, warm start {other:.2f} s, first / warm {one / other:.1f}",
+            f"servidor: primeira partida {one:.2f} s, partida a quente {other:.2f} s, primeira / a quente {one / other:.1f}",
+        ),
+        highlight=False,
     )
 
 
@@ -89,8 +100,9 @@ def _tour(stage: Stage, console: Console) -> None:
     started = time.monotonic()
     Tour(stage, Console(quiet=True)).tell()
     total = time.monotonic() - started
-    console.print(f"tour: {total:.2f} s, of which", highlight=False)
+    console.print(say(f"tour: {total:.2f} s, of which", f"demonstração: {total:.2f} s, dos quais"), highlight=False)
     for result in stage.played:
         console.print(f"  {result.play.scenario.name:32} {result.play.seconds / total:4.0%}", highlight=False)
     rest = total - sum(result.play.seconds for result in stage.played)
-    console.print(f"  {'rebuilding the queue, connecting':32} {rest / total:4.0%}", highlight=False)
+    other = say("rebuilding the queue, connecting", "recriar a fila, conectar")
+    console.print(f"  {other:32} {rest / total:4.0%}", highlight=False)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 
 from lab.base import paths
+from lab.base.language import say
 from lab.measure import guarantee_cost, worker_vs_pgbench
 from lab.measure.drain import Field
 from lab.measure.guarantee_cost import Among, Price
@@ -71,14 +72,24 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
         if "workers" in parts:
             field = Field(stack.enter_context(target.database("bench")), worker_vs_pgbench.STATE)
             seen(
-                f"documents a second, worker / pgbench, {rounds} rounds interleaved, on {cores} cores: median (smallest to largest);"
-                " both rates; processor time of the workers' own processes a document"
+                say(
+                    f"documents a second, worker / pgbench, {rounds} rounds interleaved, on {cores} cores: median (smallest to"
+                    " largest); both rates; processor time of the workers' own processes a document",
+                    f"documentos por segundo, worker / pgbench, {rounds} rodadas alternadas, em {cores} núcleos: mediana (menor a"
+                    " maior); as duas taxas; tempo de processador dos processos dos workers por documento",
+                )
             )
             cells = worker_vs_pgbench.compare(field, rounds, seen)
             worker_vs_pgbench.why(field, seen)
         if "guarantees" in parts:
-            seen("claim and finish of one document, as a ratio to the episode's; WAL bytes and fsyncs a document")
-            seen(f"  {'':34} {'time':22} {'not waiting for disk':22} {'WAL':>7} {'fsyncs':>6}")
+            seen(
+                say(
+                    "claim and finish of one document, as a ratio to the episode's; WAL bytes and fsyncs a document",
+                    "reserva e conclusão de um documento, em relação às do episódio; bytes de WAL e fsyncs por documento",
+                )
+            )
+            lasts, in_memory = say("time", "tempo"), say("not waiting for disk", "sem esperar o disco")
+            seen(f"  {'':34} {lasts:22} {in_memory:22} {'WAL':>7} {'fsyncs':>6}")
             things = list(guarantee_cost.priced(target, stack))
             priced = guarantee_cost.price(things, rounds, seen)
             for thing in things:
@@ -86,10 +97,20 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
                     guarantee_cost.where_the_wal_goes(thing, seen)
         if "pending" in parts:
             few, many = guarantee_cost.PENDING
+            looks = guarantee_cost.LOOKS
             seen(
-                f"time of a claim, {many:,} pending / {few:,} pending, {guarantee_cost.LOOKS} claims each interleaved: medians"
+                say(
+                    f"time of a claim, {many:,} pending / {few:,} pending, {looks} claims each interleaved: medians",
+                    f"tempo de uma reserva, {many:,} pendentes / {few:,} pendentes, {looks} reservas de cada, alternadas: medianas",
+                )
             )
             fields = [Field(stack.enter_context(target.database("bench")), worker_vs_pgbench.STATE) for _ in range(2)]
             among = guarantee_cost.among_many(fields[0], fields[1], seen)
-    seen(f"measured in {time.monotonic() - started:.0f} s; every document of every run finished once")
+    seconds = time.monotonic() - started
+    seen(
+        say(
+            f"measured in {seconds:.0f} s; every document of every run finished once",
+            f"medido em {seconds:.0f} s; cada documento de cada execução concluído uma vez",
+        )
+    )
     return Bench(target.version, cores, busy, tuple(cells), tuple(priced), tuple(among))

@@ -234,8 +234,12 @@ def by_workers(field: Field, load: Load) -> float:
         for each in workers:
             _, said = each.communicate(timeout=SECONDS)
             if each.returncode != 0:
+                status, reason = each.returncode, said.decode().strip()
                 raise LabError(
-                    f"A worker of the benchmark ended with status {each.returncode}: {said.decode().strip()}"
+                    say(
+                        f"A worker of the benchmark ended with status {status}: {reason}",
+                        f"Um worker do benchmark terminou com status {status}: {reason}",
+                    )
                 )
             seconds += float(said)
         finished = sum(log.read_text(encoding="utf-8").count('"event": "finished"') for log in logs)
@@ -268,7 +272,10 @@ def _expect(process: subprocess.Popen[bytes], word: str) -> None:
     stream: IO[bytes] | None = process.stderr
     assert stream is not None
     if (said := stream.readline().decode()) != word:
-        raise LabError(f"A worker of the benchmark does not start: {said}{stream.read().decode()}".strip())
+        reason = f"{said}{stream.read().decode()}".strip()
+        raise LabError(
+            say(f"A worker of the benchmark does not start: {reason}", f"Um worker do benchmark não sobe: {reason}")
+        )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -295,7 +302,7 @@ def _wait_for_the_end(field: Field) -> None:
     )
     with field.connection() as connection:
         if not wait.until(lambda: connection.execute(others).fetchone() == (0,), SECONDS):
-            raise LabError("The sessions of a run did not end.")
+            raise LabError(say("The sessions of a run did not end.", "As sessões de uma execução não terminaram."))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import psycopg
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.base.sql_text import statements
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench
 from lab.measure.worker_vs_pgbench import STATE, Seen, Spread, spread, turns
@@ -68,7 +69,12 @@ def episode() -> str:
     finishes = [each.text for each in said if each.begins("UPDATE") and each.comment.endswith("the owner one row.\n")]
     if not claims or len(finishes) != 1 or finishes[0].count("documento_id = 1 ") != 1:
         raise LabError(
-            "sql/04_claim_and_finish.sql no longer holds a claim and the owner's finish of document 1: fix lab.measure.guarantee_cost."
+            say(
+                "sql/04_claim_and_finish.sql no longer holds a claim and the owner's finish of document 1: fix"
+                " lab.measure.guarantee_cost.",
+                "sql/04_claim_and_finish.sql não tem mais uma reserva e a conclusão do documento 1 pelo dono: corrija"
+                " lab.measure.guarantee_cost.",
+            )
         )
     finish = finishes[0].replace("documento_id = 1 ", "documento_id = :documento_id ")
     return f"{claims[0]}\n\\gset\n{finish};\n"
@@ -134,7 +140,7 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
         prices.append(Price(each.name, ratios[0], ratios[1], wal, fsyncs))
         seen(
             f"  {each.name:34} {ratios[0]!s:22} {ratios[1]!s:22} {prices[-1].wal:7,.0f} {prices[-1].fsyncs:6.2f}"
-            f"{'   (the aim is 1.50)' if ratios[0].median > DEAREST else ''}"
+            f"{_missed(ratios[0].median)}"
         )
     return prices
 
@@ -156,8 +162,17 @@ def where_the_wal_goes(thing: Priced, seen: Seen, documents: int = PRICED, most:
             [documents, begun, ended, most],
         ).fetchall()
     told = ", ".join(f"{kind} {size:.0f}" for kind, size in rows)
-    seen(f"  WAL bytes a document of {thing.name}, by kind of record: {told}")
+    seen(
+        say(
+            f"  WAL bytes a document of {thing.name}, by kind of record: {told}",
+            f"  bytes de WAL por documento de {thing.name}, por tipo de registro: {told}",
+        )
+    )
     return {str(kind): float(size) for kind, size in rows}
+
+
+def _missed(ratio: float) -> str:
+    return say(f"   (the aim is {DEAREST:.2f})", f"   (a meta é {DEAREST:.2f})") if ratio > DEAREST else ""
 
 
 def _to_disk(field: Field) -> tuple[float, float]:
@@ -197,10 +212,12 @@ def among_many(
             for connection in (one, other):
                 connection.execute("RESET synchronous_commit")
             answers.append(Among(name, much / little, in_memory[1] / in_memory[0], little, much))
+            whose = say("any tenant", "qualquer inquilino") if tenant is None else say("rare tenant", "inquilino raro")
+            among, without = say("among", "entre"), say("not waiting for the disk", "sem esperar o disco")
             seen(
-                f"  {name:4} tenant: {much / little:.2f}   ({little * 1e6:,.0f} µs among {sizes[0]:,}, {much * 1e6:,.0f} µs among"
-                f" {sizes[1]:,}); not waiting for the disk {answers[-1].in_memory:.2f}"
-                f"{'   (the aim is 1.50)' if much / little > DEAREST else ''}"
+                f"  {whose}: {much / little:.2f}   ({little * 1e6:,.0f} µs {among} {sizes[0]:,}, {much * 1e6:,.0f} µs {among}"
+                f" {sizes[1]:,}); {without} {answers[-1].in_memory:.2f}"
+                f"{_missed(much / little)}"
             )
     return answers
 
@@ -216,5 +233,10 @@ def _claims(connections: list[psycopg.Connection], tenant: str | None, looks: in
             ).fetchall()
             kept.append(time.perf_counter() - started)
             if len(claimed) != 1:
-                raise LabError("A claim among many found nothing: the run is void.")
+                raise LabError(
+                    say(
+                        "A claim among many found nothing: the run is void.",
+                        "Uma reserva entre muitas não achou nada: a execução é nula.",
+                    )
+                )
     return [statistics.median(kept) for kept in times]

@@ -42,7 +42,8 @@ class Spread:
     largest: float
 
     def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.smallest:.2f} to {self.largest:.2f})"
+        to = say("to", "a")
+        return f"{self.median:.2f} ({self.smallest:.2f} {to} {self.largest:.2f})"
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,9 @@ def compare(
         by_worker, by_pgb, processor = (statistics.median(figures) for figures in zip(*seen_of_it, strict=True))
         ratio = spread([ours / theirs for ours, theirs, _ in seen_of_it])
         cells.append(Cell(load.batch, load.clients, by_worker, by_pgb, processor, ratio))
+        batch, both = say("batch", "lote"), say("and", "e")
         seen(
-            f"  batch {load.batch:3}, workers {load.clients}: {ratio}   {by_worker:7,.0f} and {by_pgb:7,.0f};"
+            f"  {batch} {load.batch:3}, workers {load.clients}: {ratio}   {by_worker:7,.0f} {both} {by_pgb:7,.0f};"
             f" Python {processor * 1e6:4,.0f} µs{_missed(ratio.median, AIMS.get(load.batch, 0))}"
         )
     return cells
@@ -130,13 +132,18 @@ def why(field: Field, seen: Seen, batch: int = 100, claims: int = 50) -> dict[st
     total = sum(shares.values())
     told = ", ".join(f"{name} {part / total:.0%}" for name, part in shares.items())
     seen(
-        f"  where the aim is missed: a worker's Python needs a processor beside its server's; of its time at batch {batch}: {told}"
+        say(
+            "  where the aim is missed: a worker's Python needs a processor beside its server's; of its time at batch"
+            f" {batch}: {told}",
+            "  onde a meta não é alcançada: o Python de um worker pede um processador além do do servidor; do tempo dele no lote"
+            f" {batch}: {told}",
+        )
     )
     return {name: part / total for name, part in shares.items()}
 
 
 def _missed(seen: float, aim: float) -> str:
-    return "" if seen >= aim else f"   (the aim is {aim:.2f})"
+    return "" if seen >= aim else say(f"   (the aim is {aim:.2f})", f"   (a meta é {aim:.2f})")
 
 
 def turns(rounds: int, seen: Seen, at_most: float = AT_MOST) -> Iterator[int]:
@@ -145,7 +152,12 @@ def turns(rounds: int, seen: Seen, at_most: float = AT_MOST) -> Iterator[int]:
     for turn in range(rounds):
         yield turn
         lasted = time.monotonic() - started
-        seen(f"  round {turn + 1} of {rounds} done, {lasted:.0f} s")
+        seen(
+            say(
+                f"  round {turn + 1} of {rounds} done, {lasted:.0f} s",
+                f"  rodada {turn + 1} de {rounds} pronta, {lasted:.0f} s",
+            )
+        )
         if lasted / (turn + 1) * (turn + 2) > at_most:
             break
 

@@ -55,9 +55,14 @@ class Source:
             return history.editions(self.newest, self.changes)
         except DoesNotFit as error:
             shown = "\n".join([*error.hunk.context, *error.hunk.newer])
+            file = f"sql/protocol/{self.path.name}"
             raise LabError(
-                f"sql/protocol/{self.path.name}: these lines of a hunk of lesson {error.lesson:02} stand {error.times} times in the"
-                f" edition it belongs to, and should once. Change them in the hunk as you changed them above:\n{shown}"
+                say(
+                    f"{file}: these lines of a hunk of lesson {error.lesson:02} stand {error.times} times in the"
+                    f" edition it belongs to, and should once. Change them in the hunk as you changed them above:\n{shown}",
+                    f"{file}: estas linhas de um trecho da lição {error.lesson:02} aparecem {error.times} vezes na edição a que"
+                    f" ele pertence, e deveriam aparecer uma. Mude-as no trecho como você as mudou acima:\n{shown}",
+                )
             ) from None
 
     def edition(self, lesson: int) -> list[Line]:
@@ -136,7 +141,12 @@ def without(mark: str, lesson: int) -> list[str]:
     """
     found = [statement for source in sources() if (statement := source.without(mark, lesson))]
     if not found:
-        raise LabError(f"Nothing is marked `-- @{mark}` in the editions of lesson {lesson:02} in sql/protocol/.")
+        raise LabError(
+            say(
+                f"Nothing is marked `-- @{mark}` in the editions of lesson {lesson:02} in sql/protocol/.",
+                f"Nada está marcado com `-- @{mark}` nas edições da lição {lesson:02} em sql/protocol/.",
+            )
+        )
     return found
 
 
@@ -152,7 +162,10 @@ def _read(path: Path) -> Source:
     made = [found for statement in statements(before) if (found := statement.definition)]
     if len(made) != 1 or made[0].kind not in ("FUNCTION", "VIEW") or made[0].name != path.stem:
         raise LabError(
-            f"sql/protocol/{path.name} must create one function or view, and that must be named {path.stem}."
+            say(
+                f"sql/protocol/{path.name} must create one function or view, and that must be named {path.stem}.",
+                f"sql/protocol/{path.name} tem de criar uma função ou visão, e ela tem de se chamar {path.stem}.",
+            )
         )
     (definition,) = made
     end = next(statement.end for statement in statements(before) if statement.definition)
@@ -160,11 +173,13 @@ def _read(path: Path) -> Source:
         changes = list(history.read(f"{head}{after}".splitlines()[1:]))
     except ValueError as error:
         number = before.count("\n") + 2 + int(str(error))
-        raise LabError(f"sql/protocol/{path.name}:{number}: this line is no part of a history.") from None
+        line = say("this line is no part of a history.", "esta linha não faz parte de um histórico.")
+        raise LabError(f"sql/protocol/{path.name}:{number}: {line}") from None
     for number, line in enumerate(text.splitlines(), start=1):
         said = line[4:] if number > before.count("\n") + 1 else line
         if history.is_mark(said) and not _marks(said):
-            raise LabError(f"sql/protocol/{path.name}:{number}: there is no such mark: {said.strip()}")
+            wrong = say(f"there is no such mark: {said.strip()}", f"esta marca não existe: {said.strip()}")
+            raise LabError(f"sql/protocol/{path.name}:{number}: {wrong}")
     newest = history.lines(before[definition.start : end])
     below = f"{before[end:].rstrip()}\n"
     return Source(path, path.stem, definition.kind, before[: definition.start], newest, below, changes)
@@ -229,7 +244,13 @@ def texts(lesson: int | None = None) -> dict[Path, str]:
     known = {source.name: source for source in sources()}
     for script in scripts:
         for name in script.defined.keys() - known.keys():
-            raise LabError(f"sql/{script.path.name} defines {name}, and there is no sql/protocol/{name}.sql.")
+            file = script.path.name
+            raise LabError(
+                say(
+                    f"sql/{file} defines {name}, and there is no sql/protocol/{name}.sql.",
+                    f"sql/{file} define {name}, e não existe sql/protocol/{name}.sql.",
+                )
+            )
     known = {name: _up_to_date(source, scripts, lesson) for name, source in known.items()}
     made = {source.path: source.written() for source in known.values()}
     return made | {script.path: script.with_editions(known) for script in scripts}
@@ -271,10 +292,15 @@ def _up_to_date(source: Source, scripts: list[_Script], lesson: int | None) -> S
     if here and here[1:] == told:
         brought = Change(here[0], history.hunks(by_lesson[told[0]], now) if told else ())
         return replace(source, changes=[brought, *changes])
-    listed = [", ".join(f"{each:02}" for each in each_list) or "none" for each_list in (here, told)]
+    none = say("none", "nenhuma")
+    listed = [", ".join(f"{each:02}" for each in each_list) or none for each_list in (here, told)]
     raise LabError(
-        f"sql/protocol/{source.path.name} and the numbered scripts do not belong together: lessons whose script creates"
-        f" {source.name}: {listed[0]}; lessons in its history: {listed[1]}."
+        say(
+            f"sql/protocol/{source.path.name} and the numbered scripts do not belong together: lessons whose script creates"
+            f" {source.name}: {listed[0]}; lessons in its history: {listed[1]}.",
+            f"sql/protocol/{source.path.name} e os scripts numerados não combinam: lições cujo script cria {source.name}:"
+            f" {listed[0]}; lições no histórico: {listed[1]}.",
+        )
     )
 
 

@@ -14,10 +14,13 @@ def text() -> str:
     known = " ".join(names)
     head = f"""\
 -- without: take one defence out of the lab's protocol, and put it back at the second call. Generated: ./lab generate
+-- @pt Tira uma defesa do protocolo do laboratório e a devolve na segunda chamada.
 --
 -- Needs  sql/all.sql
 -- Run    psql -X -v without=token -f sql/without.sql          (one of: {known})
 -- See    what is off now. A scenario of ./lab walk rebuilds the queue and puts it back: try it in psql (docs/defences.md).
+-- @pt Precisa de sql/all.sql. Escolha uma: {known}.
+-- @pt Veja o que está desligado. Um cenário de ./lab walk recria a fila e a devolve: experimente no psql (docs/pt/defences.md).
 
 \\set ON_ERROR_STOP on
 SET client_min_messages = warning;
@@ -29,11 +32,17 @@ SET "lab.para" = '99';
 \\else
 \\set without ''
 \\endif
-SELECT :'without' = ANY('{{{",".join(names)}}}') AS conhecida
+SELECT
+    :'without' = ANY('{{{",".join(names)}}}') AS conhecida,
+    coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%' AS em_portugues
 \\gset
 \\if :conhecida
 \\else
+\\if :em_portugues
+\\echo 'Qual delas? psql -X -v without=NOME -f sql/without.sql, com uma destas: {known}'
+\\else
 \\echo 'Which one? psql -X -v without=NAME -f sql/without.sql, with one of: {known}'
+\\endif
 \\quit
 \\endif
 """
@@ -61,12 +70,20 @@ SELECT
 
 {on}
 
+\\if :em_portugues
+\\echo '{name} está ligada de novo.'
+\\else
 \\echo '{name} is on again.'
+\\endif
 \\else
 
 {off}
 
+\\if :em_portugues
+\\echo '{name} está desligada. O mesmo comando a devolve.'
+\\else
 \\echo '{name} is off. The same command puts it back.'
+\\endif
 \\endif
 \\endif
 """

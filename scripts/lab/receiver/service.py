@@ -66,12 +66,12 @@ class Behaviour:
     def changed(self, wanted: object) -> Behaviour:
         """This behaviour with what the JSON object `wanted` names; raises ValueError for what it does not know."""
         if not isinstance(wanted, dict) or not wanted.keys() <= self.__dict__.keys():
-            raise ValueError("unknown behaviour")
+            raise ValueError(say("unknown behaviour", "comportamento desconhecido"))
         new = replace(self, **wanted)
         delay_is_good = type(new.delay) in (int, float) and 0 <= new.delay <= LONGEST_DELAY
         flags_are_good = all(isinstance(flag, bool) for flag in (new.failing, new.rejecting, new.queries))
         if not (delay_is_good and flags_are_good and new.answer in get_args(Answer) and new.hold in get_args(Hold)):
-            raise ValueError("a value that the behaviour does not take")
+            raise ValueError(say("a value that the behaviour does not take", "um valor que o comportamento não aceita"))
         return new
 
 

@@ -121,7 +121,9 @@ def read(path: Path) -> Scenario:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+        raise ScenarioError(
+            say(f"{path}: cannot be read as UTF-8 text: {error}", f"{path}: não dá para ler como texto UTF-8: {error}")
+        ) from error
     return parse(text, path)
 
 
@@ -159,23 +161,39 @@ class _Parser:
         self.path = path
 
     def error(self, line: int, message: str) -> ScenarioError:
-        return ScenarioError(f"{self.path.name}, line {line}: {message}")
+        file = self.path.name
+        return ScenarioError(say(f"{file}, line {line}: {message}", f"{file}, linha {line}: {message}"))
 
     def unknown(self, block: _Block) -> ScenarioError:
+        marker = f"`-- @{' '.join(block.words)}`"
         return self.error(
             block.line,
-            f"unknown marker `-- @{' '.join(block.words)}`; known: builds_on LESSON, setup, teardown, "
-            "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], pt TEXT",
+            say(
+                f"unknown marker {marker}; known: builds_on LESSON, setup, teardown, "
+                "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], pt TEXT",
+                f"marcador desconhecido {marker}; os que existem: builds_on LIÇÃO, setup, teardown, "
+                "step NOME SESSÃO [blocks SESSÃO] [errors SQLSTATE], ends PASSO [errors SQLSTATE], pt TEXTO",
+            ),
         )
 
     def parse(self, text: str) -> Scenario:
         head, *blocks = self.blocks(text)
         if head.sql:
             raise self.error(
-                head.line, "SQL before the first marker; put `-- @setup` or `-- @step NAME SESSION` above it"
+                head.line,
+                say(
+                    "SQL before the first marker; put `-- @setup` or `-- @step NAME SESSION` above it",
+                    "há SQL antes do primeiro marcador; ponha `-- @setup` ou `-- @step NOME SESSÃO` acima dele",
+                ),
             )
         if head.prose is None:
-            raise self.error(1, "the file must begin with a comment that states its claim")
+            raise self.error(
+                1,
+                say(
+                    "the file must begin with a comment that states its claim",
+                    "o arquivo tem de começar com um comentário que diz o que ele afirma",
+                ),
+            )
         builds_on = self.path.parent.name
         setup: tuple[str, ...] = ()
         teardown: tuple[str, ...] = ()
@@ -185,7 +203,11 @@ class _Parser:
                 case ["builds_on", lesson]:
                     if not re.match(r"\d\d_[a-z0-9_]+\Z", lesson):
                         raise self.error(
-                            block.line, f"builds_on wants a lesson such as 04_claim_and_finish, not {lesson}"
+                            block.line,
+                            say(
+                                f"builds_on wants a lesson such as 04_claim_and_finish, not {lesson}",
+                                f"builds_on pede uma lição, como 04_claim_and_finish, e não {lesson}",
+                            ),
                         )
                     self.no_sql(block)
                     builds_on = lesson
@@ -211,15 +233,29 @@ class _Parser:
             stripped = line.strip()
             if MISPLACED_MARKER.search(stripped):
                 raise self.error(
-                    number, "a marker has a line of its own that begins with `-- @`, with one space between"
+                    number,
+                    say(
+                        "a marker has a line of its own that begins with `-- @`, with one space between",
+                        "um marcador fica numa linha só dele, que começa com `-- @`, com um espaço no meio",
+                    ),
                 )
             if stripped.startswith("-- @pt "):
                 if block.sql:
                     raise self.error(
-                        number, "a comment for the reader stands above the statement, not after or inside it"
+                        number,
+                        say(
+                            "a comment for the reader stands above the statement, not after or inside it",
+                            "um comentário para quem lê fica acima do comando, nem depois nem dentro dele",
+                        ),
                     )
                 if not block.english:
-                    raise self.error(number, "`@pt` without an English comment line above it")
+                    raise self.error(
+                        number,
+                        say(
+                            "`@pt` without an English comment line above it",
+                            "`@pt` sem uma linha de comentário em inglês acima",
+                        ),
+                    )
                 block.portuguese.append(stripped[len("-- @pt ") :].strip())
             elif stripped.startswith("-- @"):
                 blocks.append(_Block(stripped[len("-- @") :].split(), number))
@@ -229,10 +265,20 @@ class _Parser:
             elif stripped.startswith("--"):
                 if block.sql:
                     raise self.error(
-                        number, "a comment for the reader stands above the statement, not after or inside it"
+                        number,
+                        say(
+                            "a comment for the reader stands above the statement, not after or inside it",
+                            "um comentário para quem lê fica acima do comando, nem depois nem dentro dele",
+                        ),
                     )
                 if block.portuguese:
-                    raise self.error(number, "write the English lines first, then all their `@pt` lines")
+                    raise self.error(
+                        number,
+                        say(
+                            "write the English lines first, then all their `@pt` lines",
+                            "escreva primeiro as linhas em inglês e depois todas as linhas `@pt`",
+                        ),
+                    )
                 block.english.append(stripped[2:].strip())
             elif stripped or block.sql:
                 block.sql.append(line.rstrip())
@@ -243,36 +289,78 @@ class _Parser:
 
     def no_sql(self, block: _Block) -> None:
         if block.sql:
-            raise self.error(block.line, f"no SQL may stand under `@{block.words[0]}`")
+            word = block.words[0]
+            raise self.error(
+                block.line, say(f"no SQL may stand under `@{word}`", f"não pode haver SQL embaixo de `@{word}`")
+            )
 
     def options(self, block: _Block, words: list[str], allowed: set[str]) -> dict[str, str]:
         options: dict[str, str] = {}
         for key, value in zip(words[::2], words[1::2] + [""] * (len(words) % 2), strict=True):
             if key not in allowed or not value or key in options:
-                wanted = " and ".join(f"{key} …" for key in sorted(allowed))
+                given, wanted = " ".join(words), say(" and ", " e ").join(f"{key} …" for key in sorted(allowed))
                 raise self.error(
-                    block.line, f"cannot read `{' '.join(words)}`; after the names only {wanted} may stand, once"
+                    block.line,
+                    say(
+                        f"cannot read `{given}`; after the names only {wanted} may stand, once",
+                        f"não dá para entender `{given}`; depois dos nomes só cabe {wanted}, uma vez",
+                    ),
                 )
             options[key] = value
         if "errors" in options and not SQLSTATE.match(options["errors"]):
-            raise self.error(block.line, f"{options['errors']} is not an SQLSTATE (five digits or capital letters)")
+            state = options["errors"]
+            raise self.error(
+                block.line,
+                say(
+                    f"{state} is not an SQLSTATE (five digits or capital letters)",
+                    f"{state} não é um SQLSTATE (cinco dígitos ou letras maiúsculas)",
+                ),
+            )
         return options
 
     def make_step(self, block: _Block, name: str, session: str, words: list[str]) -> Step:
         options = self.options(block, words, {"blocks", "errors"})
         if not STEP_NAME.match(name):
-            raise self.error(block.line, f"a step's name is lower-case letters, digits and _, not {name}")
+            raise self.error(
+                block.line,
+                say(
+                    f"a step's name is lower-case letters, digits and _, not {name}",
+                    f"o nome de um passo tem letras minúsculas, dígitos e _, diferente de {name}",
+                ),
+            )
         if name.startswith("ends_"):
-            raise self.error(block.line, f"{name}: names that begin with ends_ are kept for isolationtester's input")
+            raise self.error(
+                block.line,
+                say(
+                    f"{name}: names that begin with ends_ are kept for isolationtester's input",
+                    f"{name}: nomes que começam com ends_ são reservados para a entrada do isolationtester",
+                ),
+            )
         if not SESSION_NAME.match(session):
-            raise self.error(block.line, f"a session's name begins with a capital letter, as A or B, unlike {session}")
+            raise self.error(
+                block.line,
+                say(
+                    f"a session's name begins with a capital letter, as A or B, unlike {session}",
+                    f"o nome de uma sessão começa com maiúscula, como A ou B, diferente de {session}",
+                ),
+            )
         if not block.sql:
-            raise self.error(block.line, f"step {name} has no statement")
+            raise self.error(block.line, say(f"step {name} has no statement", f"o passo {name} não tem comando"))
         if len(self.statements(block)) > 1:
-            raise self.error(block.line, f"step {name} holds more than one statement; give each a step of its own")
+            raise self.error(
+                block.line,
+                say(
+                    f"step {name} holds more than one statement; give each a step of its own",
+                    f"o passo {name} tem mais de um comando; dê um passo a cada um",
+                ),
+            )
         if "}" in block.statement:
             raise self.error(
-                block.line, f"step {name} contains a closing brace, where isolationtester would end the step"
+                block.line,
+                say(
+                    f"step {name} contains a closing brace, where isolationtester would end the step",
+                    f"o passo {name} contém uma chave de fechamento, e ali o isolationtester terminaria o passo",
+                ),
             )
         return Step(
             name, session, block.statement, block.line, options.get("blocks"), options.get("errors"), block.prose
@@ -287,32 +375,64 @@ class _Parser:
             if isinstance(action, Ends):
                 step = steps.get(action.step)
                 if step is None:
-                    raise self.error(action.line, f"`@ends {action.step}`: no step of that name stands above")
+                    raise self.error(
+                        action.line,
+                        say(
+                            f"`@ends {action.step}`: no step of that name stands above",
+                            f"`@ends {action.step}`: não há passo com esse nome acima",
+                        ),
+                    )
                 if waiting.get(step.session) is not step:
-                    why = "has ended already" if step.blocks else "is not marked `blocks`, so it does not wait"
-                    raise self.error(action.line, f"`@ends {action.step}`: that step {why}")
+                    if step.blocks:
+                        why = say("that step has ended already", "esse passo já terminou")
+                    else:
+                        why = say(
+                            "that step is not marked `blocks`, so it does not wait",
+                            "esse passo não tem `blocks`, portanto não espera",
+                        )
+                    raise self.error(action.line, f"`@ends {action.step}`: {why}")
                 del waiting[step.session]
                 continue
             if action.name in steps:
-                raise self.error(action.line, f"a second step is called {action.name}")
-            steps[action.name] = action
-            if action.session in waiting:
                 raise self.error(
                     action.line,
-                    f"session {action.session} still waits in {waiting[action.session].name}; "
-                    f"`@ends {waiting[action.session].name}` must stand above",
+                    say(f"a second step is called {action.name}", f"um segundo passo se chama {action.name}"),
+                )
+            steps[action.name] = action
+            if action.session in waiting:
+                session, step_name = action.session, waiting[action.session].name
+                raise self.error(
+                    action.line,
+                    say(
+                        f"session {session} still waits in {step_name}; `@ends {step_name}` must stand above",
+                        f"a sessão {session} ainda espera em {step_name}; `@ends {step_name}` tem de vir acima",
+                    ),
                 )
             if action.blocks is not None:
                 if action.blocks == action.session or action.blocks not in sessions:
                     raise self.error(
-                        action.line, f"step {action.name} cannot wait for {action.blocks}: name another session"
+                        action.line,
+                        say(
+                            f"step {action.name} cannot wait for {action.blocks}: name another session",
+                            f"o passo {action.name} não pode esperar por {action.blocks}: indique outra sessão",
+                        ),
                     )
                 if action.errors:
                     raise self.error(
-                        action.line, f"write the error of {action.name} on its `@ends` only: it fails after waiting"
+                        action.line,
+                        say(
+                            f"write the error of {action.name} on its `@ends` only: it fails after waiting",
+                            f"escreva o erro de {action.name} só no `@ends` dele: ele falha depois de esperar",
+                        ),
                     )
                 waiting[action.session] = action
         for step in waiting.values():
-            raise self.error(step.line, f"step {step.name} waits, but no `@ends {step.name}` says where that is over")
+            raise self.error(
+                step.line,
+                say(
+                    f"step {step.name} waits, but no `@ends {step.name}` says where that is over",
+                    f"o passo {step.name} espera, mas nenhum `@ends {step.name}` diz onde a espera acaba",
+                ),
+            )
         if not steps:
-            raise self.error(1, "the scenario has no step")
+            raise self.error(1, say("the scenario has no step", "o cenário não tem nenhum passo"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lab.base import config
 from lab.base.errors import LabError
+from lab.base.language import say
 from lab.scenario import transcript
 from lab.scenario.grammar import Scenario, Step
 from lab.server.psql import libpq_environment
@@ -74,7 +75,13 @@ def judge(scenario: Scenario, conninfo: str, isolationtester: Path, limit_second
             for statement in scenario.teardown:
                 connection.execute(statement.encode())
     if done.returncode != 0:
-        raise LabError(f"isolationtester could not play {scenario.name}: {done.stderr.strip() or done.stdout.strip()}")
+        name, said = scenario.name, done.stderr.strip() or done.stdout.strip()
+        raise LabError(
+            say(
+                f"isolationtester could not play {name}: {said}",
+                f"O isolationtester não conseguiu rodar {name}: {said}",
+            )
+        )
     return transcript.without_clock(_without_ends(done.stdout))
 
 

@@ -18,6 +18,7 @@ from psycopg import pq
 
 from lab.base import wait
 from lab.base.errors import PlayError
+from lab.base.language import say
 from lab.scenario.grammar import Ends, Scenario, Step
 from lab.scenario.result import Event, Notice, Play, StepRun
 from lab.server.session import SessionPins, connect
@@ -62,8 +63,10 @@ def play(
         except psycopg.Error as error:
             if not monitor.closed:  # a caller's own
                 raise
-            played.failure = (
-                f"{scenario.path.name}: the monitor lost its connection to the server ({str(error).strip()})."
+            name, reason = scenario.path.name, str(error).strip()
+            played.failure = say(
+                f"{name}: the monitor lost its connection to the server ({reason}).",
+                f"{name}: o monitor perdeu a conexão com o servidor ({reason}).",
             )
         finally:
             player.close()
@@ -173,7 +176,13 @@ class _Player:
         if not wait.until(
             lambda: self.monitor.execute(there, [pids]).fetchone() is None, LIMIT_SECONDS, POLL_SECONDS / 5
         ):
-            raise PlayError(f"{self.scenario.path.name}: a session did not end within {LIMIT_SECONDS:g} s.")
+            name = self.scenario.path.name
+            raise PlayError(
+                say(
+                    f"{name}: a session did not end within {LIMIT_SECONDS:g} s.",
+                    f"{name}: uma sessão não terminou em {LIMIT_SECONDS:g} s.",
+                )
+            )
 
     def execute(self, part: str, statements: tuple[str, ...]) -> None:
         for statement in statements:
@@ -183,7 +192,13 @@ class _Player:
                 if self.monitor.closed:
                     raise
                 why = f"{error.sqlstate} ({error.diag.message_primary})"
-                raise PlayError(f"{self.scenario.path.name}: the {part} failed with {why} in: {statement}") from error
+                name = self.scenario.path.name
+                raise PlayError(
+                    say(
+                        f"{name}: the {part} failed with {why} in: {statement}",
+                        f"{name}: o {part} falhou com {why} em: {statement}",
+                    )
+                ) from error
 
     # -- playing
 
@@ -218,13 +233,24 @@ class _Player:
                 return
             if time.monotonic() > deadline:
                 raise self.failure(
-                    step, f"neither ended nor waited for another session within {self.limit:g} s, so it was cancelled"
+                    step,
+                    say(
+                        f"neither ended nor waited for another session within {self.limit:g} s, so it was cancelled",
+                        f"não terminou nem esperou por outra sessão em {self.limit:g} s, e foi cancelado",
+                    ),
                 )
         self.finish(session, run)
         if step.blocks:
-            how = f"failed with {run.sqlstate}" if run.sqlstate else f"ended at once ({run.command})"
+            if run.sqlstate:
+                how = say(f"failed with {run.sqlstate}", f"falhou com {run.sqlstate}")
+            else:
+                how = say(f"ended at once ({run.command})", f"terminou na hora ({run.command})")
             raise self.failure(
-                step, f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up"
+                step,
+                say(
+                    f"was to wait for {step.blocks} (`blocks {step.blocks}`), but it {how}: no lock held it up",
+                    f"deveria esperar por {step.blocks} (`blocks {step.blocks}`), mas {how}: nenhum bloqueio o segurou",
+                ),
             )
         self.check_error(run, step.errors)
         self.report(Event("done", run))
@@ -233,13 +259,23 @@ class _Player:
         run.waited_for = blockers
         run.waiting_since = time.monotonic() - self.started
         step = run.step
-        names = " and ".join(blockers)
+        names = _all(blockers)
         if step.blocks is None:
             raise self.failure(
-                step, f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)"
+                step,
+                say(
+                    f"waits for {names}, which the scenario does not announce (`blocks {blockers[0]}`)",
+                    f"espera por {names}, e o cenário não anuncia isso (`blocks {blockers[0]}`)",
+                ),
             )
         if step.blocks not in blockers:
-            raise self.failure(step, f"waits for {names}, not for {step.blocks} as announced")
+            raise self.failure(
+                step,
+                say(
+                    f"waits for {names}, not for {step.blocks} as announced",
+                    f"espera por {names}, e não por {step.blocks}, como anunciado",
+                ),
+            )
         self.report(Event("waiting", run))
 
     def await_end(self, ends: Ends) -> None:
@@ -248,10 +284,15 @@ class _Player:
         deadline = time.monotonic() + self.limit
         while self.under_way(session, POLL_SECONDS):
             if time.monotonic() > deadline:
+                names = _all(self.blockers(session)) or say("no session", "nenhuma sessão")
                 raise self.failure(
                     run.step,
-                    f"still waits for {' and '.join(self.blockers(session)) or 'no session'} where `@ends {ends.step}` "
-                    f"says that it is over (given up after {self.limit:g} s)",
+                    say(
+                        f"still waits for {names} where `@ends {ends.step}` says that it is over"
+                        f" (given up after {self.limit:g} s)",
+                        f"ainda espera por {names} onde `@ends {ends.step}` diz que a espera acabou"
+                        f" (abandonado depois de {self.limit:g} s)",
+                    ),
                 )
         self.finish(session, run)
         self.check_error(run, ends.errors)
@@ -268,15 +309,23 @@ class _Player:
                 if not self.under_way(session, POLL_SECONDS):
                     self.finish(session, run)
                     if gone := [other.name for other in self.sessions.values() if not other.alive()]:
-                        why = (
-                            f"ended its wait after {after}, because session {gone[0]} lost its connection to the server"
+                        why = say(
+                            f"ended its wait after {after}, because session {gone[0]} lost its connection to the server",
+                            f"parou de esperar depois de {after}, porque a sessão {gone[0]} perdeu a conexão com o servidor",
                         )
                     else:
-                        why = f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that"
+                        why = say(
+                            f"ended its wait after {after}; `@ends {run.step.name}` must stand right below that",
+                            f"parou de esperar depois de {after}; `@ends {run.step.name}` tem de vir logo abaixo disso",
+                        )
                     raise self.failure(run.step, why)
                 if time.monotonic() > deadline:
                     raise self.failure(
-                        run.step, f"no longer waits after {after}, but has not ended within {self.limit:g} s either"
+                        run.step,
+                        say(
+                            f"no longer waits after {after}, but has not ended within {self.limit:g} s either",
+                            f"não espera mais depois de {after}, mas também não terminou em {self.limit:g} s",
+                        ),
                     )
 
     def finish(self, session: _Session, run: StepRun) -> None:
@@ -285,7 +334,11 @@ class _Player:
         result = session.results[0]  # the extended protocol gives one; a second tells only that the connection is lost
         if result.status in COPYING:
             raise self.failure(
-                run.step, "is a COPY, which wants data from the client or sends it some; a step cannot do that"
+                run.step,
+                say(
+                    "is a COPY, which wants data from the client or sends it some; a step cannot do that",
+                    "é um COPY, que pede dados ao cliente ou manda dados a ele; um passo não pode fazer isso",
+                ),
             )
         if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
             run.outcome = "done"
@@ -340,16 +393,28 @@ class _Player:
             return
         if announced is None:
             raise self.failure(
-                run.step, f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce"
+                run.step,
+                say(
+                    f"failed with {run.sqlstate} ({run.message}), which the scenario does not announce",
+                    f"falhou com {run.sqlstate} ({run.message}), e o cenário não anuncia isso",
+                ),
             )
-        how = (
-            f"failed with {run.sqlstate} ({run.message})" if run.sqlstate else f"ended without an error ({run.command})"
+        if run.sqlstate:
+            how = say(f"failed with {run.sqlstate} ({run.message})", f"falhou com {run.sqlstate} ({run.message})")
+        else:
+            how = say(f"ended without an error ({run.command})", f"terminou sem erro ({run.command})")
+        raise self.failure(
+            run.step,
+            say(f"was to fail with {announced}, but it {how}", f"deveria falhar com {announced}, mas {how}"),
         )
-        raise self.failure(run.step, f"was to fail with {announced}, but it {how}")
 
     def failure(self, step: Step, why: str) -> PlayError:
+        file = self.scenario.path.name
         return PlayError(
-            f"{self.scenario.path.name}, line {step.line}: step {step.name} of session {step.session} {why}."
+            say(
+                f"{file}, line {step.line}: step {step.name} of session {step.session} {why}.",
+                f"{file}, linha {step.line}: o passo {step.name} da sessão {step.session} {why}.",
+            )
         )
 
     def died(self, run: StepRun) -> PlayError:
@@ -357,7 +422,9 @@ class _Player:
         run.outcome = "error"
         run.sqlstate = run.sqlstate or "08006"
         why = f"{run.sqlstate}: {run.message}" if run.message else run.sqlstate
-        return self.failure(run.step, f"lost its connection to the server ({why})")
+        return self.failure(
+            run.step, say(f"lost its connection to the server ({why})", f"perdeu a conexão com o servidor ({why})")
+        )
 
     def report(self, event: Event) -> None:
         self.play.events.append(event)
@@ -402,9 +469,13 @@ class _FreePlayer(_Player):
                 self.end(session, run)
             if time.monotonic() > deadline:
                 session, run = waiting[0]
-                names = " and ".join(self.blockers(session)) or "no session"
+                names = _all(self.blockers(session)) or say("no session", "nenhuma sessão")
                 raise self.failure(
-                    run.step, f"still waits for {names} after {self.limit:g} s, and no step is left to end that"
+                    run.step,
+                    say(
+                        f"still waits for {names} after {self.limit:g} s, and no step is left to end that",
+                        f"ainda espera por {names} depois de {self.limit:g} s, e não resta passo que encerre a espera",
+                    ),
                 )
 
     def end(self, session: _Session, run: StepRun) -> None:
@@ -415,6 +486,10 @@ class _FreePlayer(_Player):
 
     def check_error(self, run: StepRun, announced: str | None) -> None:
         """An error is what was seen, as a result is."""
+
+
+def _all(names: tuple[str, ...]) -> str:
+    return say(" and ", " e ").join(names)
 
 
 def _diagnosis(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str | None:

@@ -116,8 +116,11 @@ class Play:
         """The run of the step of that name; ScenarioError, naming those there are, if there is none, PlayError if it was not reached."""
         self.scenario.step(step)
         if step not in self.runs:
-            why = say(f"step {step} was not reached.", f"o passo {step} não foi alcançado.")
-            raise PlayError(f"{self.scenario.name}: {why} {self.failure or ''}".strip())
+            name, why = self.scenario.name, self.failure or ""
+            text = say(
+                f"{name}: step {step} was not reached. {why}", f"{name}: o passo {step} não foi alcançado. {why}"
+            )
+            raise PlayError(text.strip())
         return self.runs[step]
 
     def __repr__(self) -> str:

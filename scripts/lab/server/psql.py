@@ -74,4 +74,7 @@ def in_the_readers_language(environment: dict[str, str]) -> dict[str, str]:
 
 def _readable(stderr: str) -> str:
     """psql's message without its file and line prefix, which speaks of our script rather than of the reader's problem."""
-    return "\n".join(re.sub(r"^psql:.*?:\d+: ", "", line) for line in stderr.strip().splitlines())
+    # Its labels, as PostgreSQL's own translation has them.
+    labels = {"ERROR": say("ERROR", "ERRO"), "HINT": say("HINT", "DICA"), "DETAIL": say("DETAIL", "DETALHE")}
+    lines = (re.sub(r"^psql:.*?:\d+: ", "", line) for line in stderr.strip().splitlines())
+    return "\n".join(re.sub(r"^[A-Z]+(?=: )", lambda label: labels.get(label[0], label[0]), line) for line in lines)
