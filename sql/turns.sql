@@ -5,14 +5,14 @@
 -- Run    by itself never: the scripts in walk/ include it.
 -- See    SELECT * FROM sql_semana_12_turns.terminal;
 -- @pt Precisa do direito de criar um esquema neste banco. Não roda sozinho: os roteiros de walk/ o incluem.
---
+
+SET client_min_messages = warning;
+
 -- A script calls these functions over a second, short connection. Within the reader's own transaction a ROLLBACK would undo what was
 -- written, a failed transaction would answer nothing, and under REPEATABLE READ the look itself would take the snapshot.
 -- The schema is the lab's own and lies beside the queue's, so that a rebuild keeps it; sql/teardown.sql removes it.
 --
 -- A play is known by the queue it is played on, that is by the OID of its schema: every rebuild makes another one.
-
-SET client_min_messages = warning;
 
 BEGIN;
 
