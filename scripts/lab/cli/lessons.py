@@ -9,7 +9,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,9 +18,6 @@ from lab.base import config, paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.cli.common import show_progress, use_server, use_stage
-
-if TYPE_CHECKING:
-    from lab.scenario.grammar import Scenario
 
 Wanted = Annotated[
     list[str] | None,
@@ -87,26 +84,15 @@ def step(
     wanted: Annotated[list[str], typer.Argument(metavar="NN …", help="Lessons, as 02, or scenarios, as 02_commit.")],
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
-    """Play a lesson Enter by Enter, sessions side by side."""
-    from lab.lessons.stepper import Stepper, Stopped
+    """Play a lesson Enter by Enter, for a room: the question first, what was observed last."""
+    from lab.lessons import registry
+    from lab.lessons.stepper import Stepper
 
-    scenarios = _scenarios(wanted, everything)
+    scenarios = registry.told(wanted, everything)
     console = Console()
     with use_server(console) as target, use_stage(target) as stage:
-        stepper = Stepper(stage, console)
-        try:
-            for number, scenario in enumerate(scenarios, start=1):
-                stepper.play(scenario)
-                if number < len(scenarios):
-                    more = f"{number}/{len(scenarios)}"
-                    stepper.enter(
-                        say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário")
-                    )
-            console.print(say("That was all of it.", "Era isso."), style="bold")
-        except Stopped:
-            console.print()
-    failed = any(not played.as_expected for played in stage.played)
-    raise typer.Exit(1 if failed else 0)
+        held = Stepper(stage, console).tell(scenarios)
+    raise typer.Exit(0 if held else 1)
 
 
 def walk(
@@ -114,6 +100,7 @@ def walk(
     everything: Annotated[bool, typer.Option("--all", help="Of a lesson, the surprises too.")] = False,
 ) -> None:
     """Say what to type in which terminal, to walk a lesson by hand with psql."""
+    from lab.lessons import registry
     from lab.scenario import psql_scripts
 
     console = Console()
@@ -128,7 +115,7 @@ def walk(
             f"Em mais um, para ver quem espera por quem:                   psql -X -f {watch}",
         ),
     ]
-    lines += ["", *(psql_scripts.walk(scenario) + "\n" for scenario in _scenarios(wanted, everything))]
+    lines += ["", *(psql_scripts.walk(told.scenario) + "\n" for told in registry.told(wanted, everything))]
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -140,26 +127,6 @@ def notebook(arguments: Annotated[list[str] | None, typer.Argument(metavar="[JUP
         config.default(name, str(paths.home() / "jupyter" / name.lower()))
     as_root = ["--allow-root"] if os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *as_root, *(arguments or ["notebooks"])])
-
-
-def _scenarios(words: list[str], surprises: bool) -> list[Scenario]:
-    """The scenarios that the words name: one by its name, or those of a lesson in the order in which it tells them."""
-    from lab.lessons import registry
-    from lab.scenario import grammar, library
-
-    told: list[Scenario] = []
-    for word in words:
-        checks = [(each.lesson, check) for each in registry.choose([word], surprises) for check in each.checks]
-        files = [library.scenario_path(lesson.name, check.case) for lesson, check in checks]
-        if not any(file.exists() for file in files):
-            raise LabError(
-                say(
-                    f"{word} is measured, not played: ./lab run {word}",
-                    f"{word} é medição, não cenário: ./lab run {word}",
-                )
-            )
-        told += [grammar.read(file) for file in files if file.exists()]
-    return told
 
 
 def _write_json(run: dict[str, Any], file: Path | None) -> None:
