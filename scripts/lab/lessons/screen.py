@@ -23,6 +23,22 @@ def session_style(name: str) -> str:
     return f"bold {COLOURS.get(name, 'bright_blue')}"
 
 
+def folded(line: Line, width: int, console: Console, hanging: int) -> list[Line]:
+    """A line, broken between words where it is wider; what is broken off is indented by `hanging` more than its beginning."""
+    if line.cell_len <= width:
+        return [line]
+    indent = len(line.plain) - len(line.plain.lstrip())
+    body = line[indent:]
+    first = body.wrap(console, width - indent)[0]
+    rest = body[len(first) :]
+    rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+    further = " " * (indent + hanging)
+    return [
+        Line.assemble(" " * indent, first),
+        *(Line.assemble(further, part) for part in rest.wrap(console, width - indent - hanging)),
+    ]
+
+
 class Screen:
     """The head, and reading what is typed. Text below the head is printed on `console` as anywhere else.
 

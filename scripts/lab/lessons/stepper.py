@@ -15,7 +15,7 @@ from lab.lessons import registry
 from lab.lessons.lesson import CheckResult, Observed
 from lab.lessons.registry import Told
 from lab.lessons.report import verdict
-from lab.lessons.screen import Screen, session_style
+from lab.lessons.screen import Screen, folded, session_style
 from lab.lessons.standing_clock import StandingClock
 from lab.lessons.status import duration, read_sessions, status
 from lab.scenario import transcript
@@ -26,7 +26,7 @@ from lab.scenario.stage import ScenarioResult, Stage
 from lab.server.session import SessionPins
 
 EDGE = 4  # characters before each line of a session's block: its name and the edge
-HANGING = 4  # characters by which the rest of a line that was folded is indented
+HANGING = 4  # characters by which the rest of a statement's line is indented if it has to be folded
 STATUS_ROWS = 2
 APART = "   "  # between two parts of the status
 CHARACTERS_A_SECOND = 20  # the pace of a play that runs by itself: that of reading aloud
@@ -330,7 +330,7 @@ class Stepper:
         left = min(self.lanes[session], max(0, self.console.width - EDGE - widest))
         room = self.console.width - EDGE - left
         edge = Line.assemble(" " * left, (f"{session} │ ", session_style(session)))
-        return [Line.assemble(edge, part) for line in lines for part in _folded(line, room, self.console)]
+        return [Line.assemble(edge, part) for line in lines for part in folded(line, room, self.console, HANGING)]
 
     def show(self, *lines: Line) -> None:
         """Print lines, and keep them for looking back."""
@@ -358,16 +358,6 @@ def _statement(sql: str) -> list[Line]:
     highlighted = Syntax(sql, "sql", theme="ansi_dark", background_color="default").highlight(sql)
     highlighted.rstrip()
     return list(highlighted.split("\n"))
-
-
-def _folded(line: Line, width: int, console: Console) -> list[Line]:
-    """A line, broken between words where it is wider; what is broken off is indented further than its beginning."""
-    if line.cell_len <= width:
-        return [line]
-    indent = len(line.plain) - len(line.plain.lstrip())
-    hang = indent + HANGING
-    first, *rest = line[indent:].wrap(console, width - hang)
-    return [Line.assemble(" " * indent, first), *(Line.assemble(" " * hang, part) for part in rest)]
 
 
 def _waits(run: StepRun) -> str:
