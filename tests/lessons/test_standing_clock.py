@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from lab.lessons.standing_clock import StandingClock
+from lab.scenario.library import find_scenario
 from tests.helpers import rows
 
 SECONDS = 0.4
@@ -23,7 +24,7 @@ def left(connection: psycopg.Connection) -> float:
 def test_a_lease_keeps_its_time_while_people_talk_and_goes_on_after_it(grown: str) -> None:
     with psycopg.connect(grown, autocommit=True, options="-c search_path=sql_semana_12") as connection:
         ((before,),) = rows(connection, "SELECT pg_get_functiondef('relogio()'::REGPROCEDURE)")
-        clock = StandingClock(connection)
+        clock = StandingClock(connection, find_scenario("06_late_writes"))
         connection.execute("SELECT reservar('worker-a', p_prazo => '30 seconds')")
         for _ in range(2):
             with clock.standing():
@@ -46,7 +47,7 @@ def test_a_statement_that_waits_through_the_talk_does_not_see_it(grown: str) -> 
         psycopg.connect(grown, options=options) as holder,
         psycopg.connect(grown, autocommit=True, options=options) as waiter,
     ):
-        clock = StandingClock(connection)
+        clock = StandingClock(connection, find_scenario("06_late_writes"))
         connection.execute("SELECT reservar('worker-a', p_prazo => '30 seconds')")
         holder.execute("SELECT FROM fila_documentos WHERE documento_id = 1 FOR UPDATE")
         begun = left(connection)
@@ -69,9 +70,17 @@ def test_a_statement_that_waits_through_the_talk_does_not_see_it(grown: str) -> 
 
 def test_before_lesson_05_there_is_no_clock_to_stop(queue_database: str) -> None:
     with psycopg.connect(queue_database, autocommit=True) as connection:
-        clock = StandingClock(connection)
+        clock = StandingClock(connection, find_scenario("06_late_writes"))
         with clock.standing():
             pass
         clock.remove()
         with pytest.raises(psycopg.errors.UndefinedFunction):
             connection.execute("SELECT sql_semana_12.relogio()")
+
+
+def test_where_a_scenario_reads_the_servers_clock_the_labs_goes_on(grown: str) -> None:
+    with psycopg.connect(grown, autocommit=True, options="-c search_path=sql_semana_12") as connection:
+        connection.execute("SELECT reservar('worker-a', p_prazo => '30 seconds')")
+        with StandingClock(connection, find_scenario("05_now_loop")).standing():
+            at_first = left(connection)
+            assert left(connection) < at_first

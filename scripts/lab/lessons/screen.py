@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -109,6 +110,9 @@ class Screen:
         return None
 
     def prompt(self, prompt: Line) -> None:
+        if sys.stdin.isatty():
+            # An Enter that was typed while a step ran did not mean the next one.
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
         self.console.print(prompt, end=" ", highlight=False)
         self.console.file.flush()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 
+from lab.scenario.grammar import Scenario
 from lab.server.session import SCHEMA
 
 # A sequence is read outside of any snapshot: a statement that began before the talk, and waits through it, sees what is set
@@ -35,10 +37,17 @@ $$;
 MICROSECONDS = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
 
 
-class StandingClock:
-    """The lab's clock of one queue, read and set on `connection`, which is in autocommit; without a lab's clock nothing is done."""
+# A clock that has stood is behind the server's: where a scenario compares the two, it must not stand.
+SERVERS_CLOCK = re.compile(r"\b(now|clock_timestamp)\(\)")
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+
+class StandingClock:
+    """The lab's clock of the queue in which the scenario is played; set on `connection`, which is in autocommit.
+
+    Nothing is done where there is no lab's clock, nor in a scenario whose statements read the server's own.
+    """
+
+    def __init__(self, connection: psycopg.Connection, scenario: Scenario) -> None:
         self.connection = connection
         self.late = 0  # microseconds
         row = connection.execute(
@@ -46,7 +55,9 @@ class StandingClock:
             [f"{SCHEMA}.relogio_do_laboratorio", f"{SCHEMA}.relogio()"],
         ).fetchone()
         assert row
-        self.before: str | None = row[0]  # None: there is no lab's clock
+        statements = (*scenario.setup, *(step.sql for step in scenario.steps))
+        servers = any(SERVERS_CLOCK.search(statement) for statement in statements)
+        self.before: str | None = None if servers else row[0]
         if self.before:
             connection.execute(STANDING.encode())
 

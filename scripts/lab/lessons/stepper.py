@@ -118,7 +118,7 @@ class Stepper:
     def before(self, play: Play, step: Step) -> None:
         """Show the question and the statement, and wait for Enter."""
         self.screen.hold()
-        self.clock = self.clock or StandingClock(self.observer.connection)
+        self.clock = self.clock or StandingClock(self.observer.connection, play.scenario)
         with self.clock.standing():
             self.steps.append(_Shown(step))
             self.prose(step.prose or "")
