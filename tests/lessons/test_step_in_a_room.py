@@ -190,16 +190,19 @@ def waited(grid: Grid) -> int:
 
 
 @pytest.mark.thorough
-def test_what_ended_a_wait_is_said_and_its_milliseconds_run_meanwhile() -> None:
+def test_what_ended_a_wait_is_said_its_milliseconds_run_and_an_enter_typed_meanwhile_runs_nothing() -> None:
     with stepping("02_lock_timeout") as terminal:
         for number in range(1, 5):
             at_step(terminal, number)
             terminal.type("\n")
         terminal.until(lambda grid: 500 < waited(grid) < 2000)
+        terminal.type("\n")
         terminal.until(lambda grid: waited(grid) > 1000)
         at_step(terminal, 5)
         assert re.search(r"waited 2\d{3} ms for A, until its lock_timeout", str(terminal.grid))
         assert "canceling statement due to lock timeout" in str(terminal.grid)
+        terminal.read(1)
+        assert prompt(terminal.grid).startswith("[5/6] ")
 
 
 def test_keys_repeat_look_back_and_stop_and_a_guess_stands_beside_the_answer() -> None:

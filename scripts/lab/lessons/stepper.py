@@ -6,27 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text as Line
 
 from lab.base.language import say
-from lab.lessons import registry
+from lab.lessons import blocks, registry
 from lab.lessons.lesson import CheckResult, Observed
 from lab.lessons.registry import Told
 from lab.lessons.report import verdict
-from lab.lessons.screen import Screen, folded, session_style
+from lab.lessons.screen import Screen
 from lab.lessons.standing_clock import StandingClock
-from lab.lessons.status import duration, read_sessions, status
-from lab.scenario import transcript
+from lab.lessons.status import read_sessions, status
 from lab.scenario.grammar import Step
 from lab.scenario.queue_state import observing
-from lab.scenario.result import Event, Play, StepRun
+from lab.scenario.result import Event, Play
 from lab.scenario.stage import ScenarioResult, Stage
 from lab.server.session import SessionPins
 
-EDGE = 4  # characters before each line of a session's block: its name and the edge
-HANGING = 4  # characters by which the rest of a statement's line is indented if it has to be folded
 STATUS_ROWS = 2
 APART = "   "  # between two parts of the status
 CHARACTERS_A_SECOND = 20  # the pace of a play that runs by itself: that of reading aloud
@@ -63,24 +59,28 @@ class Stepper:
         self.screen = Screen(console)
         self.by_itself = False
         self.unread = 0  # characters shown since the last pause
-        self.results: list[CheckResult] = []
+        self.clock: StandingClock | None = None
+        self.results: dict[str, CheckResult] = {}  # by the scenario's name: one that is repeated counts once
 
     def tell(self, wanted: Sequence[Told]) -> bool:
         """Play the scenarios one after the other; returns whether all that were played to their end hold."""
         try:
-            with observing(self.stage.conninfo) as self.observer:
+            with (
+                observing(self.stage.conninfo) as self.observer,
+                self.stage.connection("lab/clock") as self.setting_clock,
+            ):
                 for number, told in enumerate(wanted, start=1):
                     after = wanted[number] if number < len(wanted) else None
                     self.place = f"{number}/{len(wanted)}" if len(wanted) > 1 else ""
-                    while not self.told_once(told, after):
+                    while not self.once(told, after):
                         pass
         except Stopped:
             pass
         finally:
             self.screen.close()
-        return all(result.observed.holds is not False for result in self.results)
+        return all(result.observed.holds is not False for result in self.results.values())
 
-    def told_once(self, told: Told, after: Told | None) -> bool:
+    def once(self, told: Told, after: Told | None) -> bool:
         """Play one scenario, and say what it came to; False if it is to be repeated."""
         try:
             self.closing(self.play(told), after)
@@ -91,6 +91,7 @@ class Stepper:
         finally:
             if self.clock is not None:
                 self.clock.remove()
+                self.clock = None
         return True
 
     # -- one scenario
@@ -99,9 +100,7 @@ class Stepper:
         """Play one scenario. Raises Stopped, Skipped or Repeated as the reader asks; Stopped, too, if input ends."""
         self.told = told
         self.steps: list[_Shown] = []
-        self.clock: StandingClock | None = None
         self.unread = 0
-        self.lanes = {name: self.console.width // 10 * index for index, name in enumerate(told.scenario.sessions)}
         self.screen.clear()
         self.head()
         if not self.screen.fixed:
@@ -118,11 +117,11 @@ class Stepper:
     def before(self, play: Play, step: Step) -> None:
         """Show the question and the statement, and wait for Enter."""
         self.screen.hold()
-        self.clock = self.clock or StandingClock(self.observer.connection, play.scenario)
+        self.clock = self.clock or StandingClock(self.setting_clock, play.scenario)
         with self.clock.standing():
             self.steps.append(_Shown(step))
             self.prose(step.prose or "")
-            self.show(*self.block(step.session, _statement(step.sql)))
+            self.show_block(step.session, blocks.statement(step.sql))
             what = say(f"Enter: {step.session} runs it", f"Enter: {step.session} executa")
             if _asks(step.prose) and not self.by_itself:
                 what += say("; a guess may be typed first", "; antes, dá para digitar um palpite")
@@ -132,17 +131,17 @@ class Stepper:
         """Show what was seen, beside the name of its session."""
         self.screen.hold()
         if event.notice is not None:
-            self.show(*self.block(event.notice.session, [Line(f"{event.notice.severity}: {event.notice.message}")]))
+            self.show_block(event.notice.session, [Line(f"{event.notice.severity}: {event.notice.message}")])
         elif event.run is not None:
             run = event.run
             if event.kind == "waiting":
-                self.show(*self.block(run.step.session, [Line(_waits(run), style="bold yellow")]))
+                self.show_block(run.step.session, [Line(blocks.waits(run), style="bold yellow")])
                 self.screen.tick(self.head)
                 return
-            self.show(*self.block(run.step.session, self.outcome(play, run)))
+            self.show_block(run.step.session, blocks.outcome(play, run, self.console))
             guess = next(shown.guess for shown in self.steps if shown.step is run.step)
             if guess:
-                self.show(*self.block(run.step.session, [Line(f"{say('guess', 'palpite')}: {guess}", style="bold")]))
+                self.show_block(run.step.session, [Line(f"{say('guess', 'palpite')}: {guess}", style="bold")])
             if event.kind == "completed" and (ends := play.scenario.ends_of(run.step)):
                 self.prose(ends.prose)
 
@@ -151,7 +150,7 @@ class Stepper:
         check = self.told.check
         observed = check.judge(result.play) if check.judge else Observed(None, "", "")
         checked = CheckResult(check, observed, (self.told.scenario.name,))
-        self.results.append(checked)
+        self.results[self.told.scenario.name] = checked
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True, style="bold")
         table.add_column(overflow="fold")
@@ -160,15 +159,23 @@ class Stepper:
         table.add_row(say("holds", "confere"), verdict(checked))
         for shown in self.steps:
             if shown.guess and (run := result.play.runs.get(shown.step.name)):
-                table.add_row(say("guess", "palpite"), Line(f"{shown.guess}  →  {run.step.session}: {_brief(run)}"))
+                table.add_row(
+                    say("guess", "palpite"), Line(f"{shown.guess}  →  {run.step.session}: {blocks.brief(run)}")
+                )
         self.console.print()
         self.console.print(table, highlight=False)
         if observed.why:
             self.console.print(observed.why, style="red", highlight=False, markup=False)
         self.unread += len(check.text.en) + len(observed.text.en)
         if after is None:
+            if len(self.results) > 1:
+                self.console.print(self.tally(), style="bold", highlight=False)
             self.console.print(self.next(), style="bold", highlight=False, markup=False)
         self.decide(f"Enter: {after.scenario.name if after else say('the end', 'fim')}")
+
+    def tally(self) -> str:
+        held, played = sum(bool(each.observed.holds) for each in self.results.values()), len(self.results)
+        return say(f"Checks passed: {held} of {played}.", f"Verificações: {held} de {played}.")
 
     def next(self) -> str:
         """What to run after the last scenario: the lesson's next one, else the next lesson."""
@@ -249,7 +256,7 @@ class Stepper:
         )
         self.screen.tick(self.head)
         try:
-            return self.screen.pause(Line(f"{what} ({stops})", style="dim"), seconds)
+            return self.screen.pause(Line(f"{what} ({stops})"), seconds)
         except EOFError:
             raise Stopped from None
         finally:
@@ -297,40 +304,9 @@ class Stepper:
             style = "bold" if _asks(text) else "italic"
             self.show(Line(), *(Line(str(text), style=style).wrap(self.console, self.console.width) if text else ()))
 
-    def outcome(self, play: Play, run: StepRun) -> list[Line]:
-        """What a step came to, and how long it took."""
-        took = Line(_took(play, run), style="dim")
-        if run.outcome == "error":
-            name = transcript.condition(run.sqlstate or "")
-            return [Line(f"✗ {run.sqlstate} {name}", style="bold red"), Line(run.message or "", style="red"), took]
-        if run.columns is None:
-            return [Line.assemble((run.command, "green"), "   ", took)]
-        return [*(Line(line, style="green") for line in self.table(run)), Line.assemble(_rows(run), "   ", took)]
-
-    def table(self, run: StepRun) -> list[str]:
-        """What it returned: as a table if the screen is wide enough, else a line for each value, as psql does expanded."""
-        names = run.columns or ()
-        *table, _ = transcript.table(names, run.rows).rstrip().splitlines()
-        room = self.console.width - EDGE
-        if not run.rows or max(map(len, table)) <= room:
-            return table
-        longest = max(map(len, names))
-        lines: list[str] = []
-        for row in run.rows:
-            lines += [""] if lines else []
-            for name, value in zip(names, row, strict=True):
-                folded = Line(value or "").wrap(self.console, room - longest - 1)
-                heads = [name, *[""] * (len(folded) - 1)]
-                lines += [f"{head:{longest}} {part.plain}" for head, part in zip(heads, folded, strict=False)]
-        return lines
-
-    def block(self, session: str, lines: Sequence[Line]) -> list[Line]:
-        """Lines of one session, its name before each: in its lane if they fit there, else as far to the left as they need."""
-        widest = max(line.cell_len for line in lines)
-        left = min(self.lanes[session], max(0, self.console.width - EDGE - widest))
-        room = self.console.width - EDGE - left
-        edge = Line.assemble(" " * left, (f"{session} │ ", session_style(session)))
-        return [Line.assemble(edge, part) for line in lines for part in folded(line, room, self.console, HANGING)]
+    def show_block(self, session: str, lines: Sequence[Line]) -> None:
+        lane = self.console.width // 10 * self.told.scenario.sessions.index(session)
+        self.show(*blocks.block(session, lane, lines, self.console))
 
     def show(self, *lines: Line) -> None:
         """Print lines, and keep them for looking back."""
@@ -352,46 +328,3 @@ def _keys() -> str:
 
 def _asks(prose: object) -> bool:
     return str(prose).endswith("?")
-
-
-def _statement(sql: str) -> list[Line]:
-    highlighted = Syntax(sql, "sql", theme="ansi_dark", background_color="default").highlight(sql)
-    highlighted.rstrip()
-    return list(highlighted.split("\n"))
-
-
-def _waits(run: StepRun) -> str:
-    whom = say(" and ", " e ").join(run.waited_for)
-    return say(f"… waits for {whom}", f"… espera por {whom}")
-
-
-def _took(play: Play, run: StepRun) -> str:
-    """How long it took; of a wait also for whom, and what ended it."""
-    took = duration(run.seconds)
-    if not run.waited_for:
-        return took
-    whom = say(" and ", " e ").join(run.waited_for)
-    text = say(f"waited {took} for {whom}", f"esperou {took} por {whom}")
-    last = next(reversed(play.runs.values()))
-    if run.sqlstate == "55P03":
-        return text + say(", until its lock_timeout", ", até o seu lock_timeout")
-    if last is not run:
-        ended = f"{last.step.session}: {last.step.sql.splitlines()[0]}"
-        return text + say(f", until {ended}", f", até {ended}")
-    return text
-
-
-def _rows(run: StepRun) -> str:
-    count = len(run.rows)
-    return say(f"({count} row{'' if count == 1 else 's'})", f"({count} linha{'' if count == 1 else 's'})")
-
-
-def _brief(run: StepRun) -> str:
-    """What a step came to, in a few words."""
-    if run.outcome == "error":
-        return f"{run.sqlstate} {transcript.condition(run.sqlstate or '')}"
-    if run.columns is None:
-        return run.command
-    if len(run.rows) == 1:
-        return ", ".join(f"{name} {value}" for name, value in zip(run.columns, run.rows[0], strict=True))
-    return _rows(run).strip("()")
