@@ -18,10 +18,13 @@ EDGE = 4  # characters before each line of a session's block: its name and the e
 HANGING = 4  # characters by which the rest of a statement's line is indented if it has to be folded
 
 
-def block(session: str, lane: int, lines: Sequence[Line], console: Console) -> list[Line]:
-    """Lines of one session, its name before each: so far from the left as its lane is, or nearer if they are too wide for that."""
-    widest = max(line.cell_len for line in lines)
-    left = min(lane, max(0, console.width - EDGE - widest))
+def left_of(lines: Sequence[Line], lane: int, console: Console) -> int:
+    """How far from the left a block of these lines stands: in its lane, or nearer if it is too wide for that."""
+    return min(lane, max(0, console.width - EDGE - max(line.cell_len for line in lines)))
+
+
+def block(session: str, left: int, lines: Sequence[Line], console: Console) -> list[Line]:
+    """Lines of one session so far from the left, its name before each."""
     room = console.width - EDGE - left
     edge = Line.assemble(" " * left, (f"{session} │ ", session_style(session)))
     return [Line.assemble(edge, part) for line in lines for part in folded(line, room, console, HANGING)]

@@ -53,8 +53,8 @@ def read_sessions(observer: Observer, names: Sequence[str]) -> list[SessionState
 
 
 def status(queue: QueueState, sessions: Sequence[SessionState]) -> list[Line]:
-    """The parts of the status: one for documents that stand alike, one for each session that waits or keeps its transaction open."""
-    return [*_queue(queue), *_sessions(sessions)]
+    """The parts of the status: one for each session that waits or keeps its transaction open, one for documents that stand alike."""
+    return [*_sessions(sessions), *_queue(queue)]
 
 
 def duration(seconds: float) -> str:
@@ -100,8 +100,14 @@ def _told(document: Document, clock: datetime | None) -> str:
 
 
 def _clock(seconds: float) -> str:
+    """A time on the queue's clock, in its two largest units."""
     whole = round(seconds)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    if whole < 120:
+        return f"{whole} s"
+    larger, smaller, units = (whole // 60, whole % 60, ("min", "s"))
+    if larger >= 120:
+        larger, smaller, units = (larger // 60, larger % 60, ("h", "min"))
+    return f"{larger} {units[0]}" + (f" {smaller} {units[1]}" if smaller else "")
 
 
 def _sessions(sessions: Sequence[SessionState]) -> Iterator[Line]:

@@ -23,7 +23,6 @@ from lab.scenario.result import Event, Play
 from lab.scenario.stage import ScenarioResult, Stage
 from lab.server.session import SessionPins
 
-STATUS_ROWS = 2
 APART = "   "  # between two parts of the status
 CHARACTERS_A_SECOND = 20  # the pace of a play that runs by itself: that of reading aloud
 LEAST_PAUSE, LONGEST_PAUSE = 2.0, 12.0  # s
@@ -100,6 +99,7 @@ class Stepper:
         """Play one scenario. Raises Stopped, Skipped or Repeated as the reader asks; Stopped, too, if input ends."""
         self.told = told
         self.steps: list[_Shown] = []
+        self.lefts: dict[str, int] = {}  # by session: how far from the left its block of now stands
         self.unread = 0
         self.screen.clear()
         self.head()
@@ -121,6 +121,7 @@ class Stepper:
         with self.clock.standing():
             self.steps.append(_Shown(step))
             self.prose(step.prose or "")
+            self.lefts[step.session] = self.console.width // 10 * play.scenario.sessions.index(step.session)
             self.show_block(step.session, blocks.statement(step.sql))
             what = say(f"Enter: {step.session} runs it", f"Enter: {step.session} executa")
             if _asks(step.prose) and not self.by_itself:
@@ -292,8 +293,9 @@ class Stepper:
                 lines[-1] = Line.assemble(lines[-1], APART, part)
             else:
                 lines.append(part)
-        if len(lines) > STATUS_ROWS:
-            lines = [*lines[: STATUS_ROWS - 1], Line.assemble(lines[STATUS_ROWS - 1], " …")]
+        most = max(2, self.console.height // 10)
+        if len(lines) > most:
+            lines = [*lines[: most - 1], Line.assemble(lines[most - 1], " …")]
         return lines
 
     # -- what is shown of a step
@@ -305,8 +307,9 @@ class Stepper:
             self.show(Line(), *(Line(str(text), style=style).wrap(self.console, self.console.width) if text else ()))
 
     def show_block(self, session: str, lines: Sequence[Line]) -> None:
-        lane = self.console.width // 10 * self.told.scenario.sessions.index(session)
-        self.show(*blocks.block(session, lane, lines, self.console))
+        """Print lines of a session, no further to the right than what stands above them of the same statement."""
+        self.lefts[session] = blocks.left_of(lines, self.lefts[session], self.console)
+        self.show(*blocks.block(session, self.lefts[session], lines, self.console))
 
     def show(self, *lines: Line) -> None:
         """Print lines, and keep them for looking back."""
