@@ -30,7 +30,7 @@ def use_server(console: Console, quiet: bool = False) -> Iterator[Target]:
             if schema.state(target.conninfo) is None:
                 schema.build(target.conninfo, 1)  # so that the database one plays in by hand is never empty
     if not quiet:
-        console.print(target.headline(), highlight=False, markup=False, soft_wrap=True)
+        console.print(target.headline(), highlight=False, markup=False, soft_wrap=not console.is_terminal)
     try:
         yield target
     except BaseException as error:

@@ -9,7 +9,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,9 +18,6 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.cli.common import show_progress, use_server, use_stage
-
-if TYPE_CHECKING:
-    from lab.scenario.grammar import Scenario
 
 
 def tour(context: typer.Context) -> None:
@@ -122,29 +119,18 @@ def step(
         bool, typer.Option("--all", help=say("Of a lesson, the surprises too.", "As surpresas da lição também."))
     ] = False,
 ) -> None:
-    """Play a lesson Enter by Enter, sessions side by side.
+    """Play a lesson Enter by Enter, for a room: the question first, what was observed last.
 
-    @pt Roda uma lição a cada Enter, com as sessões lado a lado.
+    @pt Roda uma lição a cada Enter, para uma sala: a pergunta primeiro, o que foi observado por último.
     """
-    from lab.lessons.stepper import Stepper, Stopped
+    from lab.lessons import registry
+    from lab.lessons.stepper import Stepper
 
-    scenarios = _scenarios(wanted, everything)
+    scenarios = registry.told(wanted, everything)
     console = Console()
     with use_server(console) as target, use_stage(target) as stage:
-        stepper = Stepper(stage, console)
-        try:
-            for number, scenario in enumerate(scenarios, start=1):
-                stepper.play(scenario)
-                if number < len(scenarios):
-                    more = f"{number}/{len(scenarios)}"
-                    stepper.enter(
-                        say(f"{more} done. Enter: the next scenario", f"{more} pronto. Enter: o próximo cenário")
-                    )
-            console.print(say("That was all of it.", "Era isso."), style="bold")
-        except Stopped:
-            console.print()
-    failed = any(not played.as_expected for played in stage.played)
-    raise typer.Exit(1 if failed else 0)
+        held = Stepper(stage, console).tell(scenarios)
+    raise typer.Exit(0 if held else 1)
 
 
 def walk(
@@ -181,8 +167,8 @@ def walk(
     lines += [
         "",
         *(
-            psql_scripts.walk(scenario, registry.find(scenario.lesson).question) + "\n"
-            for scenario in _scenarios(wanted, everything)
+            psql_scripts.walk(told.scenario, registry.find(told.scenario.lesson).question) + "\n"
+            for told in registry.told(wanted, everything)
         ),
     ]
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
@@ -210,26 +196,6 @@ def notebook(
     from lab.notebook import copies, jupyter
 
     jupyter.serve(copies.prepare(fresh), arguments or [])
-
-
-def _scenarios(words: list[str], surprises: bool) -> list[Scenario]:
-    """The scenarios that the words name: one by its name, or those of a lesson in the order in which it tells them."""
-    from lab.lessons import registry
-    from lab.scenario import grammar, library
-
-    told: list[Scenario] = []
-    for word in words:
-        checks = [(each.lesson, check) for each in registry.choose([word], surprises) for check in each.checks]
-        files = [library.scenario_path(lesson.name, check.case) for lesson, check in checks]
-        if not any(file.exists() for file in files):
-            raise LabError(
-                say(
-                    f"{word} is measured, not played: ./lab run {word}",
-                    f"{word} é medição, não cenário: ./lab run {word}",
-                )
-            )
-        told += [grammar.read(file) for file in files if file.exists()]
-    return told
 
 
 def _write_json(run: dict[str, Any], file: Path | None) -> None:

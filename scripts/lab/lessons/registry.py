@@ -14,6 +14,8 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.lessons.lesson import Check, Lesson
+from lab.scenario import grammar, library
+from lab.scenario.grammar import Scenario
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,15 @@ class Chosen:
 
     lesson: Lesson
     checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A scenario, the check that judges its play, and their lesson."""
+
+    lesson: Lesson
+    check: Check
+    scenario: Scenario
 
 
 def names() -> list[str]:
@@ -55,6 +66,27 @@ def choose(words: Sequence[str], surprises: bool = False) -> list[Chosen]:
         for check in named or [find_check(word)]:
             chosen.setdefault(check.id[:2], {})[check.id] = check
     return [Chosen(find(number), tuple(checks.values())) for number, checks in chosen.items()]
+
+
+def told(words: Sequence[str], surprises: bool = False) -> list[Told]:
+    """The scenarios that the words name: one by its name, or those of a lesson in the order in which it tells them.
+
+    Raises LabError for a word that names nothing, or only checks that are measured and not played.
+    """
+    found: list[Told] = []
+    for word in words:
+        checks = [(each.lesson, check) for each in choose([word], surprises) for check in each.checks]
+        files = [(lesson, check, library.scenario_path(lesson.name, check.case)) for lesson, check in checks]
+        played = [Told(lesson, check, grammar.read(file)) for lesson, check, file in files if file.exists()]
+        if not played:
+            raise LabError(
+                say(
+                    f"{word} is measured, not played: ./lab run {word}",
+                    f"{word} é medição, não cenário: ./lab run {word}",
+                )
+            )
+        found += played
+    return found
 
 
 def find_check(word: str) -> Check:

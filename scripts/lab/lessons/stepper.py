@@ -1,26 +1,52 @@
-"""A scenario Enter by Enter, sessions side by side: the view for a projector."""
+"""A scenario Enter by Enter, for a room: the question first, what the sessions do step by step, and what was observed last."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from rich.console import Console
-from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text as Line
 
 from lab.base.language import say
-from lab.scenario import transcript
-from lab.scenario.grammar import Scenario, Step
-from lab.scenario.result import Event, Play, StepRun
+from lab.lessons import blocks, registry
+from lab.lessons.lesson import CheckResult, Observed
+from lab.lessons.registry import Told
+from lab.lessons.report import verdict
+from lab.lessons.screen import Screen
+from lab.lessons.standing_clock import StandingClock
+from lab.lessons.status import read_sessions, status
+from lab.scenario.grammar import Step
+from lab.scenario.queue_state import observing
+from lab.scenario.result import Event, Play
 from lab.scenario.stage import ScenarioResult, Stage
 from lab.server.session import SessionPins
 
-GAP = 2  # characters between two sessions
-COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
+APART = "   "  # between two parts of the status
+CHARACTERS_A_SECOND = 20  # the pace of a play that runs by itself: that of reading aloud
+LEAST_PAUSE, LONGEST_PAUSE = 2.0, 12.0  # s
 
 
 class Stopped(Exception):
     """The reader asked to stop."""
+
+
+class Skipped(Exception):
+    """The reader asked for the next scenario."""
+
+
+class Repeated(Exception):
+    """The reader asked for the same scenario from its start."""
+
+
+@dataclass
+class _Shown:
+    """What was shown of a step, and what was guessed."""
+
+    step: Step
+    lines: list[Line] = field(default_factory=list)
+    guess: str = ""
 
 
 class Stepper:
@@ -29,91 +55,279 @@ class Stepper:
     def __init__(self, stage: Stage, console: Console) -> None:
         self.stage = stage
         self.console = console
+        self.screen = Screen(console)
+        self.by_itself = False
+        self.unread = 0  # characters shown since the last pause
+        self.clock: StandingClock | None = None
+        self.results: dict[str, CheckResult] = {}  # by the scenario's name: one that is repeated counts once
 
-    def play(self, scenario: Scenario) -> ScenarioResult:
-        """Play one scenario; raises Stopped if the reader types q or input ends."""
-        self.columns = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(scenario.sessions)}
-        self.console.rule(f"[bold]{scenario.name}")
-        self.console.print(str(scenario.claim), style="bold", highlight=False)
-        self.row(
-            {
-                name: Line(f"{say('session', 'sessão')} {name}", style=f"bold {colour}")
-                for name, colour in self.columns.items()
-            }
-        )
-        # The reader may ponder for as long as they like: only the scenario's own lock_timeout may end a wait.
-        result = self.stage.play(scenario, pins=SessionPins(statement_timeout="0"), before=self.before, seen=self.seen)
-        if not result.as_expected:
-            self.console.print(result.why, style="red", highlight=False)
-        return result
+    def tell(self, wanted: Sequence[Told]) -> bool:
+        """Play the scenarios one after the other; returns whether all that were played to their end hold."""
+        try:
+            with (
+                observing(self.stage.conninfo) as self.observer,
+                self.stage.connection("lab/clock") as self.setting_clock,
+            ):
+                for number, told in enumerate(wanted, start=1):
+                    after = wanted[number] if number < len(wanted) else None
+                    self.place = f"{number}/{len(wanted)}" if len(wanted) > 1 else ""
+                    while not self.once(told, after):
+                        pass
+        except Stopped:
+            pass
+        finally:
+            self.screen.close()
+        return all(result.observed.holds is not False for result in self.results.values())
+
+    def once(self, told: Told, after: Told | None) -> bool:
+        """Play one scenario, and say what it came to; False if it is to be repeated."""
+        try:
+            self.closing(self.play(told), after)
+        except Skipped:
+            return True
+        except Repeated:
+            return False
+        finally:
+            if self.clock is not None:
+                self.clock.remove()
+                self.clock = None
+        return True
+
+    # -- one scenario
+
+    def play(self, told: Told) -> ScenarioResult:
+        """Play one scenario. Raises Stopped, Skipped or Repeated as the reader asks; Stopped, too, if input ends."""
+        self.told = told
+        self.steps: list[_Shown] = []
+        self.lefts: dict[str, int] = {}  # by session: how far from the left its block of now stands
+        self.unread = 0
+        self.screen.clear()
+        self.head()
+        if not self.screen.fixed:
+            self.console.rule(f"[bold]{self.title()}")
+            self.console.print(str(told.lesson.question), style="bold", highlight=False)
+            self.console.print(_keys(), highlight=False)
+        # The room may ponder for as long as it likes: only the scenario's own lock_timeout may end a wait.
+        pins = SessionPins(statement_timeout="0")
+        try:
+            return self.stage.play(told.scenario, pins=pins, before=self.before, seen=self.seen)
+        finally:
+            self.screen.hold()
 
     def before(self, play: Play, step: Step) -> None:
         """Show the question and the statement, and wait for Enter."""
-        self.prose(step.prose)
-        self.row({step.session: Syntax(step.sql, "sql", theme="ansi_dark", background_color="default", word_wrap=True)})
-        waiting = [run for run in play.runs.values() if run.outcome == "waiting"]
-        for run in waiting:
-            self.row({run.step.session: self.wait(run)})
-        number, total = len(play.runs) + 1, len(play.scenario.steps)
-        self.enter(
-            say(
-                f"[{number}/{total}] Enter: {step.session} runs it", f"[{number}/{total}] Enter: {step.session} executa"
-            )
-        )
+        self.screen.hold()
+        self.clock = self.clock or StandingClock(self.setting_clock, play.scenario)
+        with self.clock.standing():
+            self.steps.append(_Shown(step))
+            self.prose(step.prose or "")
+            self.lefts[step.session] = self.console.width // 10 * play.scenario.sessions.index(step.session)
+            self.show_block(step.session, blocks.statement(step.sql))
+            what = say(f"Enter: {step.session} runs it", f"Enter: {step.session} executa")
+            if _asks(step.prose) and not self.by_itself:
+                what += say("; a guess may be typed first", "; antes, dá para digitar um palpite")
+            self.steps[-1].guess = self.decide(f"[{len(self.steps)}/{len(play.scenario.steps)}] {what}")
 
     def seen(self, play: Play, event: Event) -> None:
-        """Show what was seen, in the column of its session."""
+        """Show what was seen, beside the name of its session."""
+        self.screen.hold()
         if event.notice is not None:
-            self.row({event.notice.session: Line(f"{event.notice.severity}: {event.notice.message}", style="dim")})
+            self.show_block(event.notice.session, [Line(f"{event.notice.severity}: {event.notice.message}")])
         elif event.run is not None:
             run = event.run
-            self.row({run.step.session: self.wait(run) if event.kind == "waiting" else self.outcome(run)})
+            if event.kind == "waiting":
+                self.show_block(run.step.session, [Line(blocks.waits(run), style="bold yellow")])
+                self.screen.tick(self.head)
+                return
+            self.show_block(run.step.session, blocks.outcome(play, run, self.console))
+            guess = next(shown.guess for shown in self.steps if shown.step is run.step)
+            if guess:
+                self.show_block(run.step.session, [Line(f"{say('guess', 'palpite')}: {guess}", style="bold")])
             if event.kind == "completed" and (ends := play.scenario.ends_of(run.step)):
                 self.prose(ends.prose)
 
-    def wait(self, run: StepRun) -> Line:
-        whom = say(" and ", " e ").join(run.waited_for)
-        return Line(say(f"… waits for {whom}", f"… espera por {whom}"), style="bold yellow")
+    def closing(self, result: ScenarioResult, after: Told | None) -> None:
+        """What was claimed and observed, whether it holds, what was guessed, and what to run next."""
+        check = self.told.check
+        observed = check.judge(result.play) if check.judge else Observed(None, "", "")
+        checked = CheckResult(check, observed, (self.told.scenario.name,))
+        self.results[self.told.scenario.name] = checked
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True, style="bold")
+        table.add_column(overflow="fold")
+        table.add_row(say("claim", "afirmação"), Line(str(check.text)))
+        table.add_row(say("observed", "observado"), Line(str(observed.text)))
+        table.add_row(say("holds", "confere"), verdict(checked))
+        for shown in self.steps:
+            if shown.guess and (run := result.play.runs.get(shown.step.name)):
+                table.add_row(
+                    say("guess", "palpite"), Line(f"{shown.guess}  →  {run.step.session}: {blocks.brief(run)}")
+                )
+        self.console.print()
+        self.console.print(table, highlight=False)
+        if observed.why:
+            self.console.print(observed.why, style="red", highlight=False, markup=False)
+        self.unread += len(check.text.en) + len(observed.text.en)
+        if after is None:
+            if len(self.results) > 1:
+                self.console.print(self.tally(), style="bold", highlight=False)
+            self.console.print(self.next(), style="bold", highlight=False, markup=False)
+        self.decide(f"Enter: {after.scenario.name if after else say('the end', 'fim')}")
 
-    def outcome(self, run: StepRun) -> Line:
-        took = f"   ({run.seconds:.2f} s)" if run.waited_for else ""
-        if run.outcome == "error":
-            return Line(f"✗ {run.sqlstate} {transcript.condition(run.sqlstate or '')}{took}", style="bold red")
-        text = self.table(run) if run.columns is not None else run.command
-        return Line(f"{text}{took}", style="green")
+    def tally(self) -> str:
+        held, played = sum(bool(each.observed.holds) for each in self.results.values()), len(self.results)
+        return say(f"Checks passed: {held} of {played}.", f"Verificações: {held} de {played}.")
 
-    def table(self, run: StepRun) -> str:
-        """What it returned: as a table where its column has room for one, else a line for each value, as psql does expanded."""
-        names = run.columns or ()
-        text = transcript.table(names, run.rows).rstrip()
-        room = self.console.width // len(self.columns) - GAP
-        if not run.rows or max(map(len, text.splitlines())) <= room:
-            return text
-        longest = max(map(len, names))
-        return "\n\n".join(
-            "\n".join(f"{name:{longest}} {value or ''}" for name, value in zip(names, row, strict=True))
-            for row in run.rows
-        )
+    def next(self) -> str:
+        """What to run after the last scenario: the lesson's next one, else the next lesson."""
+        lesson, names = self.told.lesson, registry.names()
+        scenarios = [each.scenario.name for each in registry.told([lesson.number])]
+        here = self.told.scenario.name
+        words, question = f"./lab run {lesson.number}", ""
+        if here in scenarios[:-1]:
+            words = f"./lab step {scenarios[scenarios.index(here) + 1]}"
+        elif lesson.name != names[-1]:
+            following = registry.find(names[names.index(lesson.name) + 1])
+            words, question = f"./lab step {following.number}", f"   {following.question}"
+        return f"{say('Next', 'A seguir')}: {words}{question}"
 
-    def prose(self, text: object) -> None:
-        if text is not None:
-            self.console.print(Padding(Line(str(text), style="italic"), (1, 0, 0, 0)))
+    # -- what the reader asks for
 
-    def row(self, cells: dict[str, Line | Syntax]) -> None:
-        """One row of the side-by-side view: each session has a column of the same width."""
-        grid = Table.grid(expand=True, padding=(0, GAP))
-        for _ in self.columns:
-            grid.add_column(ratio=1, overflow="fold")
-        grid.add_row(*(cells.get(name, "") for name in self.columns))
-        self.console.print(grid)
+    def decide(self, what: str) -> str:
+        """Wait for Enter, which does `what`; returns what was typed that is no key. Raises what a key asks for."""
+        live = at = len(self.steps) - 1  # the step that is looked at: the last one, or an earlier one
+        self.head()
+        if not self.screen.fixed:
+            self.console.print(*self.status(), sep="\n", highlight=False)
+        while True:
+            back = say(f"looking back: step {at + 1}; Enter: forward", f"revendo o passo {at + 1}; Enter: avançar")
+            typed = self.pause(what) if self.by_itself else self.ask(what if at == live else back)
+            if typed is None:
+                return ""
+            match self.keys().get(typed.lower(), typed):
+                case "repeat":
+                    raise Repeated
+                case "skip":
+                    raise Skipped
+                case "stop":
+                    raise Stopped
+                case "by itself":
+                    self.by_itself = True
+                case "look back" if at <= 0:
+                    first = say("No step comes before this one.", "Não há passo antes deste.")
+                    self.print([Line(first, style="italic")])
+                case "look back":
+                    at -= 1
+                    self.show_again(at)
+                case "" if self.by_itself:
+                    self.by_itself = False
+                case "" if at < live:
+                    at += 1
+                    self.show_again(at)
+                case guess:
+                    self.by_itself = False
+                    return guess
 
-    def enter(self, text: str) -> None:
-        """Wait for Enter; Stopped on q or at the end of input."""
+    def keys(self) -> dict[str, str]:
+        """What each key asks for. None is a session's name, or begins a yes or a no: such letters are guesses."""
+        return {
+            "r": "repeat",
+            say("s", "p"): "skip",
+            say("p", "t"): "by itself",
+            say("l", "v"): "look back",
+            "q": "stop",
+        }
+
+    def ask(self, what: str) -> str:
+        """What is typed at the prompt; meanwhile the head goes on telling how long a session has waited."""
+        self.screen.tick(self.head)
         try:
-            typed = self.console.input(Line(f"{text}   (q: {say('stop', 'parar')}) ", style="dim"))
+            return self.screen.ask(Line(f"{what} >", style="bold"))
         except EOFError:
             raise Stopped from None
-        if not self.console.is_terminal:
-            self.console.print()  # a pipe does not echo the Enter
-        if typed.strip().lower() == "q":
-            raise Stopped
+        finally:
+            self.screen.hold()
+            self.unread = 0
+
+    def pause(self, what: str) -> str | None:
+        """Wait as long as it takes to read what was shown; what was typed meanwhile, None if nothing was."""
+        seconds = min(max(self.unread / CHARACTERS_A_SECOND, LEAST_PAUSE), LONGEST_PAUSE)
+        stops = say(
+            f"by itself, in {seconds:.0f} s; Enter: stop here", f"sozinho, em {seconds:.0f} s; Enter: parar aqui"
+        )
+        self.screen.tick(self.head)
+        try:
+            return self.screen.pause(Line(f"{what} ({stops})"), seconds)
+        except EOFError:
+            raise Stopped from None
+        finally:
+            self.screen.hold()
+            self.unread = 0
+
+    def show_again(self, at: int) -> None:
+        """Print what was shown of a step, once more."""
+        self.console.rule(say(f"step {at + 1}", f"passo {at + 1}"))
+        self.print(self.steps[at].lines)
+
+    # -- the head
+
+    def head(self) -> None:
+        keys = Line(f"── {_keys()} ")
+        keys.pad_right(self.console.width - keys.cell_len, "─")
+        question = Line(str(self.told.lesson.question), style="bold").wrap(self.console, self.console.width)
+        title = Line(self.title(), style="bold reverse")
+        title.truncate(self.console.width, pad=True)
+        self.screen.head([title, *question, *self.status(), keys])
+
+    def title(self) -> str:
+        number, total = len(self.steps), len(self.told.scenario.steps)
+        step = say(f"step {number} of {total}", f"passo {number} de {total}") if number else ""
+        return "   ".join(part for part in (self.told.scenario.name, self.place, step) if part)
+
+    def status(self) -> list[Line]:
+        """How queue and sessions stand now, in as many lines as it takes, but no more than a few."""
+        sessions = read_sessions(self.observer, self.told.scenario.sessions)
+        lines: list[Line] = []
+        for part in status(self.observer.read(), sessions):
+            if lines and lines[-1].cell_len + len(APART) + part.cell_len <= self.console.width:
+                lines[-1] = Line.assemble(lines[-1], APART, part)
+            else:
+                lines.append(part)
+        most = max(2, self.console.height // 10)
+        if len(lines) > most:
+            lines = [*lines[: most - 1], Line.assemble(lines[most - 1], " …")]
+        return lines
+
+    # -- what is shown of a step
+
+    def prose(self, text: object) -> None:
+        """A sentence for the reader, apart from what stands above it."""
+        if text is not None:
+            style = "bold" if _asks(text) else "italic"
+            self.show(Line(), *(Line(str(text), style=style).wrap(self.console, self.console.width) if text else ()))
+
+    def show_block(self, session: str, lines: Sequence[Line]) -> None:
+        """Print lines of a session, no further to the right than what stands above them of the same statement."""
+        self.lefts[session] = blocks.left_of(lines, self.lefts[session], self.console)
+        self.show(*blocks.block(session, self.lefts[session], lines, self.console))
+
+    def show(self, *lines: Line) -> None:
+        """Print lines, and keep them for looking back."""
+        self.print(lines)
+        self.steps[-1].lines += lines
+        self.unread += sum(map(len, lines))
+
+    def print(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            self.console.print(line, highlight=False, no_wrap=True)
+
+
+def _keys() -> str:
+    return say(
+        "r: repeat · s: skip · p: play by itself · l: look back · q: stop",
+        "r: repetir · p: pular · t: tocar sozinho · v: ver o anterior · q: parar",
+    )
+
+
+def _asks(prose: object) -> bool:
+    return str(prose).endswith("?")

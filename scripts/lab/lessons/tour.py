@@ -13,13 +13,15 @@ from rich.text import Text as Line
 
 from lab.base.facts import decimal
 from lab.base.language import say
+from lab.lessons.screen import folded, session_style
 from lab.scenario.library import find_scenario
 from lab.scenario.result import Event, Play, StepRun, whole
 from lab.scenario.stage import Stage
 from lab.scenario.transcript import condition
 from lab.server import schema
 
-BAR = 20  # characters of the bar that grows while B waits
+BAR = 16  # characters of the bar that grows while B waits
+TEXT = 8  # characters before what is told of a session: a mark and its name
 WAIT_SECONDS = 2.0  # the lock_timeout of the story
 
 _Seen = Callable[[Play, Event], None]
@@ -130,12 +132,13 @@ class Tour:
     def closing(self) -> None:
         held = say(f"{sum(self.held)} of {len(self.held)}", f"{sum(self.held)} de {len(self.held)}")
         self.line("")
+        passed = say(f"Checks passed: {held}.", f"Verificações: {held}.")
+        self.line(passed, style="bold" if all(self.held) else "bold red")
         self.line(
             say(
-                f"Checks passed: {held}.  Next: ./lab step 02 · by hand in psql: ./lab walk 02 · em português: LEIAME.md",
-                f"Verificações: {held}.  A seguir: ./lab step 02 · à mão, no psql: ./lab walk 02",
-            ),
-            style="bold" if all(self.held) else "bold red",
+                "Next: ./lab step 02 · by hand in psql: ./lab walk 02 · em português: LEIAME.md",
+                "A seguir: ./lab step 02 · à mão, no psql: ./lab walk 02",
+            )
         )
 
     # -- telling
@@ -155,11 +158,10 @@ class Tour:
 
     def session(self, name: str, text: str, holds: bool | None = None) -> None:
         """A line about one worker; with `holds` it is a check and is marked as one."""
-        style = "bold cyan" if name == "A" else "bold magenta"
-        self.line(Line.assemble(_mark(holds), " ", (name, style), f"  {text}"))
+        _tell(self.console, Line.assemble(_mark(holds), " ", (name, session_style(name)), f"  {text}"))
 
-    def line(self, text: str | Line, style: str = "") -> None:
-        self.console.print(text, style=style, highlight=False, soft_wrap=True)
+    def line(self, text: str, style: str = "") -> None:
+        _print(self.console, Line(text, style=style))
 
     @contextmanager
     def growing_bar(self) -> Iterator[_Seen]:
@@ -213,7 +215,7 @@ class _Bar:
             self.thread = None
         if run is not None:
             length = min(BAR, max(1, round(BAR * run.seconds / WAIT_SECONDS)))
-            self.console.print(self.line(length, run, over=True), highlight=False, soft_wrap=True)
+            _tell(self.console, self.line(length, run, over=True))
 
     def line(self, length: int, run: StepRun, over: bool = False) -> Line:
         """The wait as it stands; when it is over, marked as a check and with its seconds."""
@@ -221,11 +223,22 @@ class _Bar:
         whom, limit = " ".join(run.waited_for), f"{WAIT_SECONDS:.0f} s"
         waits = say(f"waits for {whom}", f"espera por {whom}")
         until = say(f", until its lock_timeout of {limit}", f", até o seu lock_timeout de {limit}")
-        name = ("B", "bold magenta")
+        name = ("B", session_style("B"))
         if not over:
             return Line.assemble(_mark(None), " ", name, f"  {bar}  {waits}")
         told = f"  {bar}  {waits}{until if _timed_out(run) else ''}    {decimal(run.seconds, 2)} s"
         return Line.assemble(_mark(_timed_out(run)), " ", name, told)
+
+
+def _tell(console: Console, line: Line) -> None:
+    """Print what is told of a session; what has to be folded goes on below its text."""
+    _print(console, line, hanging=TEXT - (len(line) - len(line.plain.lstrip())))
+
+
+def _print(console: Console, line: Line, hanging: int = 0) -> None:
+    """Print a line, on a terminal broken between words; what goes into a pipe or a file is as long as it is."""
+    for part in folded(line, console.width, console, hanging) if console.is_terminal else [line]:
+        console.print(part, highlight=False, soft_wrap=True)
 
 
 def _timed_out(run: StepRun) -> bool:

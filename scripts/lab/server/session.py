@@ -12,6 +12,7 @@ from lab.base import config
 from lab.server import refusals
 
 SCHEMA = "sql_semana_12"
+KNOWS_TRANSACTION_TIMEOUT = 170000
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
 
 
 def _pin(pgconn: pq.abc.PGconn) -> None:
-    """Pin what libpq takes from the environment and sends after the options, so that it would win over them."""
+    """Pin what cannot stand in the options, or would win over them: libpq sends some of the environment after them."""
     wanted = SessionPins().settings()
     for variable, setting in (("PGDATESTYLE", "DateStyle"), ("PGTZ", "TimeZone")):
         if config.is_set(variable):
             pgconn.exec_(f"SET {setting} = {wanted[setting]}".encode())
+    if pgconn.server_version >= KNOWS_TRANSACTION_TIMEOUT:  # an older server would refuse the option
+        pgconn.exec_(b"SET transaction_timeout = 0")
 
 
 def _with_options(conninfo: str, options: str, name: str) -> str:
