@@ -172,7 +172,8 @@ class Stepper:
             if len(self.results) > 1:
                 self.console.print(self.tally(), style="bold", highlight=False)
             self.console.print(self.next(), style="bold", highlight=False, markup=False)
-        self.decide(f"Enter: {after.scenario.name if after else say('the end', 'fim')}")
+        where = after.scenario.name if after else say("the end", "fim")
+        self.decide(say(f"Enter: {where}", f"Enter: {where}"))
 
     def tally(self) -> str:
         held, played = sum(bool(each.observed.holds) for each in self.results.values()), len(self.results)
