@@ -186,7 +186,9 @@ def test_a_scenario_starts_from_a_lesson_that_is_here(told: Scenario) -> None:
 
 @pytest.mark.parametrize("path", sorted(paths.SQL.rglob("*.sql")), ids=lambda path: path.name)
 def test_no_script_sleeps(path: Path) -> None:
-    assert "pg_sleep" not in path.read_text(encoding="utf-8").lower()
+    # But between two looks at another terminal, up to a deadline.
+    polls = 1 if path.name == "turns.sql" else 0
+    assert path.read_text(encoding="utf-8").lower().count("pg_sleep") == polls
 
 
 @pytest.mark.parametrize("told", registry.lessons(), ids=lambda told: told.name)
