@@ -16,10 +16,11 @@ SET client_min_messages = warning;
 
 BEGIN;
 
+\ir refuse_dependents.sql
+
 DO $guard$
 DECLARE
     v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';
-    stranger TEXT;
     mark TEXT := obj_description(to_regnamespace('sql_semana_12'), 'pg_namespace');
 BEGIN
     IF to_regnamespace('sql_semana_12') IS NOT NULL AND coalesce(mark, '') NOT LIKE 'queue lab, state %' THEN
@@ -50,37 +51,6 @@ BEGIN
             HINT = CASE
                 WHEN v_pt THEN 'Rode como o dono do esquema, ou em outro banco.'
                 ELSE 'Run this as its owner, or in another database.'
-            END;
-    END IF;
-    -- What hangs on the queue from outside its schema would be dropped along with it.
-    SELECT pg_describe_object(classid, objid, objsubid) INTO stranger
-    FROM pg_depend
-    WHERE
-        refclassid = 'pg_class'::REGCLASS
-        AND refobjid IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('sql_semana_12'))
-        AND deptype = 'n'
-        AND (
-            objid IN (
-                SELECT regra.oid
-                FROM pg_rewrite AS regra
-                INNER JOIN pg_class AS visao ON regra.ev_class = visao.oid
-                WHERE visao.relnamespace <> to_regnamespace('sql_semana_12')
-            )
-            OR objid IN (SELECT oid FROM pg_constraint WHERE connamespace <> to_regnamespace('sql_semana_12'))
-        )
-    LIMIT 1;
-    IF stranger IS NOT NULL THEN
-        RAISE EXCEPTION USING
-            MESSAGE = format(
-                CASE
-                    WHEN v_pt THEN 'algo seu depende do esquema sql_semana_12 e se perderia: %s'
-                    ELSE 'something of yours depends on the schema sql_semana_12 and would be lost: %s'
-                END,
-                stranger
-            ),
-            HINT = CASE
-                WHEN v_pt THEN 'Remova-o com DROP, ou use outro banco.'
-                ELSE 'Drop it yourself, or use another database.'
             END;
     END IF;
     IF current_setting('server_version_num')::INTEGER < 140000 THEN

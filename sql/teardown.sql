@@ -21,6 +21,8 @@ CREATE TEMPORARY TABLE desmontado (
     resultado TEXT NOT NULL
 );
 
+\ir refuse_dependents.sql
+
 DO $teardown$
 DECLARE
     v_pt BOOLEAN := coalesce(current_setting('lab.lang', TRUE), '') LIKE 'pt%';

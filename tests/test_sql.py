@@ -219,6 +219,7 @@ def test_script_01_that_fails_half_way_changes_nothing(queue_database: str) -> N
     assert text.count("'NFE-0004', 'nfe-0004.xml'") == 1
     done = subprocess.run(
         [str(find_psql()), "-X", "-f", "-"],
+        cwd=paths.SQL,  # it includes another script
         input=text.replace("'NFE-0004', 'nfe-0004.xml'", "'NFE-0001', 'nfe-0004.xml'"),
         env=os.environ | libpq_environment(queue_database),
         capture_output=True,
@@ -235,6 +236,40 @@ def test_script_01_that_fails_half_way_changes_nothing(queue_database: str) -> N
 SECONDS_TO_SAY = 2.0  # it is to say so within a second; starting psql on a busy machine takes the rest
 HELD = {"en": "another session holds a lock on the queue", "pt": "outra sessão está segurando a fila"}
 WHAT_TO_DO = {"en": "COMMIT or ROLLBACK in the other terminal", "pt": "Faça COMMIT ou ROLLBACK no outro terminal"}
+
+
+# What a reader may have made beside the queue, and what is told of it: all of it goes with the schema, if that is dropped by CASCADE.
+OUTSIDE = {
+    "view": ("CREATE VIEW mine AS SELECT chave FROM {q}.fila_documentos", "view mine"),
+    "view of the clock": ("CREATE VIEW mine AS SELECT {q}.relogio() AS agora", "view mine"),
+    "materialized view": ("CREATE MATERIALIZED VIEW mine AS SELECT chave FROM {q}.fila_documentos", "materialized view mine"),
+    "child table": ("CREATE TABLE mine () INHERITS ({q}.fila_documentos)", "table mine"),
+    "foreign key": ("CREATE TABLE mine (chave TEXT REFERENCES {q}.fila_documentos (chave))", "on table mine"),
+    "default": ("CREATE TABLE mine (quando TIMESTAMPTZ DEFAULT {q}.relogio())", "of table mine"),
+    "check": ("CREATE TABLE mine (a TEXT, CHECK ({q}.recuo(1) IS NOT NULL))", "on table mine"),
+    "column of a type": ("CREATE TABLE mine (visto {q}.posse)", "column visto of table mine"),
+    "column of a row type": ("CREATE TABLE mine (visto {q}.fila_documentos)", "column visto of table mine"),
+    "array of a type": ("CREATE TABLE mine (visto {q}.posse[])", "column visto of table mine"),
+    "function's body": ("CREATE FUNCTION mine() RETURNS BIGINT BEGIN ATOMIC SELECT count(*) FROM {q}.auditoria; END", "function mine()"),
+    "function's argument": ("CREATE FUNCTION mine(a {q}.posse) RETURNS INT LANGUAGE sql AS 'SELECT 1'", "function mine("),
+    "trigger": (
+        "CREATE TABLE mine (a INT); CREATE FUNCTION {q}.gatilho() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN new; END';"
+        " CREATE TRIGGER meu BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION {q}.gatilho()",
+        "trigger meu on table mine",
+    ),
+    "domain": ("CREATE DOMAIN mine AS {q}.posse", "type mine"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "told"), OUTSIDE.values(), ids=OUTSIDE)
+def test_what_a_reader_made_beside_the_queue_keeps_it(grown: str, made: str, told: str) -> None:
+    with psycopg.connect(grown, autocommit=True, options="-c search_path=public") as reader:
+        reader.execute(made.format(q="sql_semana_12").encode())
+    for name in ("01_queue", "teardown"):
+        done = psql(grown, paths.SQL / f"{name}.sql", PGOPTIONS="-c search_path=public")
+        assert done.returncode != 0 and "something of yours depends" in done.stderr
+        assert told in done.stderr
+    assert documents(grown) == PENDING
 
 
 @pytest.mark.parametrize("language", ["en", "pt"])
