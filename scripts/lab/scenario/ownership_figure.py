@@ -345,7 +345,7 @@ class _Picture:
         for call in self.seen.calls:
             x = self.x[float(call.at)]
             here, there = (x, lanes[call.session].top + 0.07), (x, lane.top)
-            start, end = (there, here) if call.kind == "answer" else (here, there)
+            start, end = (there, here) if call.kind == "note" else (here, there)
             _arrow(axes, start, end, INK, dashed=call.kind == "may")
             _write(axes, x - MARK, lane.top + 0.13, call.words, INK, card=True)
 
