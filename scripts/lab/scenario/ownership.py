@@ -247,7 +247,9 @@ def idle_words(seen: Ownership) -> str:
     *most, last = map(str, seen.idle)
     listed = f"{', '.join(most)} {say('and', 'e')} {last}" if most else last
     if len(seen.idle) == 1:
-        return say(f"Document {listed} stays pending (not drawn).", f"O documento {listed} continua pendente (sem faixa).")
+        return say(
+            f"Document {listed} stays pending (not drawn).", f"O documento {listed} continua pendente (sem faixa)."
+        )
     return say(
         f"Documents {listed} stay pending (not drawn).", f"Os documentos {listed} continuam pendentes (sem faixa)."
     )
