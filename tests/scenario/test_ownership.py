@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
@@ -13,7 +14,7 @@ from matplotlib.text import Text
 
 from lab.base.errors import LabError
 from lab.notebook.variants import play_working
-from lab.scenario import ownership, ownership_figure, player, step_words
+from lab.scenario import ownership, ownership_figure, player, step_words, timeline
 from lab.scenario.grammar import Scenario
 from lab.scenario.library import find_scenario
 from lab.scenario.ownership import Band, Ownership
@@ -277,8 +278,10 @@ def test_the_same_instant_lies_at_the_same_place(seen: Seen) -> None:
     (move,) = (at for at, time in longest.clock.items() if ownership.span(time) == ownership.span(end.time))
     assert end.at == move == 8
     x = picture.x[float(move)]
-    lines = [list(line.get_xdata()) for line in ownership_figure.figure(longest.play).axes[0].lines]
-    assert lines.count([x, x]) == 3  # the clock's line, the end's bar and the maximum's
+    lines = [line.get_xdata() for line in ownership_figure.figure(longest.play).axes[0].lines]
+    assert (
+        sum(list(np.atleast_1d(line)) == [x, x] for line in lines) == 3
+    )  # the clock's line, the end's bar and the maximum's
 
 
 def test_a_refusal_says_why_as_far_as_the_states_tell(seen: Seen) -> None:
@@ -286,6 +289,7 @@ def test_a_refusal_says_why_as_far_as_the_states_tell(seen: Seen) -> None:
         return [(mark.at, mark.told.notes) for mark in seen(which).marks if mark.refused]
 
     assert reasons("10_pause") == [(3, ("lease still held",)), (6, ("token void",)), (7, ("token void",))]
+    assert reasons("07_only_owner")[0] == (3, ("not its token",))  # of one that was given to another document
     assert reasons("05_blanket") == [(6, ("worker-c has it",))]
     play = seen("10_pause").play
     play.states[2] = QueueState(unknown="55P03")  # before step 3
@@ -297,6 +301,7 @@ def test_what_was_put_back_by_hand_is_told_late_or_taken_from_a_live_lease(seen:
     assert [(each.documento_id, each.at, each.owner) for each in blanket.taken] == [(2, 4, "B")]
     assert [mark.told.notes for mark in blanket.marks if mark.at == 4] == [("1: was late", "2: lease still held")]
     assert seen("06_late_writes").taken == ()  # what was recovered was late
+    assert seen("09_lock_order").taken == ()  # B was let in by its owner's commit, and wrote nothing
 
 
 def test_a_killed_session_is_seen_to_end(seen: Seen) -> None:
@@ -410,10 +415,13 @@ def test_the_words_say_who_owned_it_and_what_was_refused(module_database: str, m
     assert ownership.in_words(play) == (
         "Document 1: at first: pending; from step 1: owned by A, try 1, lease until 0:00:30; after step 1: owned by A, late, try 1; "
         "from step 3: pending; from step 4: owned by B, try 2, lease until 0:01:30; from step 5: finished. "
-        "Documents 2, 3 and 4 stay pending (not drawn). Taken while the lease held: step 5, document 1. Refused: step 6, B: report failure, document 1, 0 rows, is finished."
+        "Documents 2, 3 and 4 stay pending (not drawn). Taken while the lease held: step 5, document 1. "
+        "Refused: step 6, B: report failure, document 1, 0 rows, state: finished."
     )
     monkeypatch.setenv("LAB_LANG", "pt")
-    assert "Recusado: passo 6, B: registrar falha, documento 1, 0 linhas, está concluído." in ownership.in_words(play)
+    assert "Recusado: passo 6, B: registrar falha, documento 1, 0 linhas, situação: concluído." in ownership.in_words(
+        play
+    )
 
 
 def test_an_owner_has_the_same_colour_in_its_band_and_at_its_marks(module_database: str) -> None:
@@ -437,8 +445,8 @@ def test_colours_are_told_apart_in_grey_and_words_are_dark_enough() -> None:
     owners = {name: _luminance(colour) for name, colour in zip(names, ownership_figure.OWNERS, strict=False)}
     assert _contrast(owners["C"], _luminance(ownership_figure.PENDING)) > 1.3
     assert _contrast(owners["B"], _luminance(ownership_figure.FINISHED)) > 2
-    white = _luminance(ownership_figure.CARD)
-    for colour in (ownership_figure.FAINT, ownership_figure.CLOCK, ownership_figure.ERROR, ownership_figure.FAILURE):
+    white = _luminance(timeline.CARD)
+    for colour in (ownership_figure.FAINT, ownership_figure.CLOCK, timeline.ERROR, ownership_figure.FAILURE):
         assert _contrast(white, _luminance(colour)) >= 4.5
     for colour in ownership_figure.DARK:
         assert _contrast(white, _luminance(colour)) >= 4.5

@@ -449,13 +449,19 @@ class _Reader:
         )
 
     def _taken(self, number: int, rows: Sequence[Document | None], owners: Sequence[str]) -> Iterator[Taken]:
-        """Where a step of another session ended the owner's attempt while its lease held."""
+        """Where a write of another session ended the owner's attempt while its lease held."""
         for at in range(1, self.last + 1):
             before, now = rows[at - 1], rows[at]
             if before is None or _hold(before) is None or _hold(now) == _hold(before):
                 continue
             until = self._seconds(before.reserved_until)
-            if self._run(at).step.session != owners[at - 1] and until is not None and until > self.clocks[at]:
+            run = self._run(at)
+            if (
+                run.step.session != owners[at - 1]
+                and step_words.writes(run, number)
+                and until is not None
+                and until > self.clocks[at]
+            ):
                 yield Taken(number, at, owners[at - 1])
 
     def _limit(self, row: Document) -> float | None:
@@ -534,8 +540,12 @@ class _Reader:
         if named.token is not None:
             if not at_work:
                 yield say("token void", "token anulado")
-            elif row.token != named.token:
-                yield say("old token", "token antigo")
+            elif row.token is not None and row.token != named.token:
+                yield (
+                    say("old token", "token antigo")
+                    if named.token < row.token
+                    else say("not its token", "token alheio")
+                )
             elif named.verb == "renovar" and (limit := self._limit(row)) is not None and limit <= self.clocks[at]:
                 yield say("maximum reached", "máximo atingido")
         elif named.version is not None:
@@ -544,9 +554,9 @@ class _Reader:
             elif at_work and until is not None and until > self.clocks[at - 1]:
                 yield say("lease still held", "reserva ainda vale")
             else:
-                yield say(f"is {state}", f"está {state}")
+                yield say(f"state: {state}", f"situação: {state}")
         elif not at_work:
-            yield say(f"is {state}", f"está {state}")
+            yield say(f"state: {state}", f"situação: {state}")
         elif named.worker is not None and row.worker_id is not None and row.worker_id != named.worker:
             yield say(f"{row.worker_id} has it", f"está com {row.worker_id}")
 

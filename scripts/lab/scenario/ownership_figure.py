@@ -331,16 +331,13 @@ class _Picture:
         words = self._words(band)
         colour = "#ffffff" if face in DARK else INK
         top = lane.top + (lane.tall - len(words) * LINE) / 2
-        if hatch:
-            room = min(_widest(words) + 0.06, until - x - 4 * EDGE)
-            middle = (x + until) / 2
-            behind = Rectangle(
-                (middle - room / 2, top - 0.01), room, len(words) * LINE + 0.02, facecolor=CARD, zorder=5
-            )
-            axes.add_patch(behind)
+        room = min(_widest(words) + 0.06, until - x - 4 * EDGE)
+        behind = Rectangle(((x + until - room) / 2, top - 0.01), room, len(words) * LINE + 0.02, facecolor=face)
+        behind.set(zorder=7.5, linewidth=0)  # neither hatching nor a renewal's bar goes through the words
+        axes.add_patch(behind)
         for row, line in enumerate(words):
             y = top + (row + 0.5) * LINE
-            _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0, zorder=6)
+            _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0)
 
     def _look(self, band: Band) -> tuple[str, str, str]:
         """A band's face, edge and hatching."""

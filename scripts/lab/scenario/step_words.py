@@ -139,6 +139,12 @@ def named(run: StepRun) -> Named | None:
     return None
 
 
+def writes(run: StepRun, number: int) -> bool:
+    """Whether a step named this document to write to it, or wrote to the queue by hand."""
+    target = named(run)
+    return target.document == number if target else bool(re.search(r"\bUPDATE fila_documentos\b", run.step.sql))
+
+
 def claims_as(run: StepRun) -> str:
     """The worker's name under which a step claims; empty if it is no claim."""
     sql = run.step.sql
