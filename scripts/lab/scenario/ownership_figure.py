@@ -301,7 +301,7 @@ class _Picture:
         for ending in self._ends(number):
             x = self.x[ending.at]
             if ending.maximum:
-                axes.plot([x, x], [lane.top - 0.07, lane.top + lane.tall + 0.07], color=INK, linewidth=6, zorder=7)
+                axes.plot([x, x], [lane.top - 0.07, lane.top + lane.tall + 0.07], color=INK, linewidth=6, zorder=7.8)
             axes.plot([x, x], [lane.top - 0.05, lane.top + lane.tall + 0.05], color=ERROR, linewidth=2.6, zorder=8)
         for row, renewal in enumerate(self._moved(number)):
             assert renewal.was is not None
