@@ -7,27 +7,35 @@ import re
 
 import pytest
 
-from lab.base import paths
+from lab.base import config, paths
 from lab.lessons.registry import lessons
 from lab.notebook import api, build
 from lab.notebook.variants import play_working
+from lab.scenario import ownership_figure
 from lab.scenario.library import find_scenario
 from lab.scenario.ownership import ownership
 
 PAGES = {"en": ("docs/ownership.md", "refused"), "pt": ("docs/pt/ownership.md", "recusad")}
 MOST_BYTES = 160_000
+PAGE, LEAST_PIXELS = 880, 10  # how wide a page shows a picture, and how high its words are at least
 
 
 @pytest.mark.parametrize("name", build.OWNERSHIP)
 def test_a_page_shows_it_and_its_alt_text_names_owners_and_refusals(name: str, module_database: str) -> None:
-    seen = ownership(play_working(find_scenario(name), module_database, {}))
+    play = play_working(find_scenario(name), module_database, {})
+    seen = ownership(play)
     owners = {band.owner for band in seen.bands if band.owner}
-    refused = {mark.session for mark in seen.marks if mark.refused}
+    refused = {mark.session for mark in seen.marks if mark.refused or mark.failed}
     assert owners and refused
     for language, (page, word) in PAGES.items():
         picture = build.ownership_picture(name, language)
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size < MOST_BYTES
+        with config.changed(LAB_LANG=language):
+            figure = ownership_figure.figure(play)
+        assert ownership_figure.SIZE / 72 * PAGE / figure.get_figwidth() >= LEAST_PIXELS, (
+            f"{picture} is too wide to read"
+        )
         text = (paths.ROOT / page).read_text(encoding="utf-8")
         shown = re.search(rf'{picture.relative_to(paths.ROOT)}" alt="(.+?)">', text)
         assert shown, f"{page} does not show {picture.name}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from lab.base.errors import LabError
 from lab.notebook.variants import play_working
-from lab.scenario import ownership, ownership_figure, player, step_words
+from lab.scenario import ownership, ownership_figure, player, step_words, timeline
 from lab.scenario.grammar import Scenario
 from lab.scenario.library import find_scenario
 from lab.scenario.ownership import Band, Ownership
@@ -68,14 +69,14 @@ def test_a_take_over_is_five_bands_and_four_refusals(seen: Seen) -> None:
         ("finished", "", None, 9, 12),
     ]
     assert _refused(late) == [
-        (5, "A", "finish, document 1, token 1, 0 rows"),
-        (6, "A", "fail, document 1, token 1, 0 rows"),
-        (7, "A", "renew, document 1, token 1, 0 rows"),
-        (10, "A", "fail, document 1, token 1, 0 rows"),
+        (5, "A", "finish, document 1, token 1, 0 rows, old token"),
+        (6, "A", "report failure, document 1, token 1, 0 rows, old token"),
+        (7, "A", "renew, document 1, token 1, 0 rows, old token"),
+        (10, "A", "report failure, document 1, token 1, 0 rows, token void"),
     ]
     (end,) = late.lease_ends
-    assert (_half(end.at), ownership.span(end.time)) == (1.5, "0:30")
-    assert {at: ownership.span(time) for at, time in late.clock.items()} == {0: "0:00", 2: "1:00"}
+    assert (_half(end.at), ownership.span(end.time)) == (1.5, "0:00:30")
+    assert {at: ownership.span(time) for at, time in late.clock.items()} == {0: "0:00:00", 2: "0:01:00"}
     assert (late.documents, late.idle, late.sessions) == ((1,), (2, 3, 4), ("A", "C", "B"))
 
 
@@ -95,7 +96,7 @@ def test_without_the_token_the_late_finish_is_seen_to_get_through(seen: Seen) ->
     through = seen(edited)
     assert _told(through)[-1] == ("finished", "", None, 5, 12)
     assert (5, "A") not in [(at, session) for at, session, _ in _refused(through)]
-    assert (9, "B", "finish, document 1, token 2, 0 rows") in _refused(through)
+    assert (9, "B", "finish, document 1, token 2, 0 rows, token void") in _refused(through)
 
 
 def test_a_lease_that_nobody_takes_back_stays_late_and_its_owner_may_go_on(seen: Seen) -> None:
@@ -110,20 +111,20 @@ def test_a_lease_that_nobody_takes_back_stays_late_and_its_owner_may_go_on(seen:
     ]
     assert _refused(kept) == []
     assert [(each.at, ownership.span(each.old), ownership.span(each.new)) for each in kept.renewals] == [
-        (4, "0:30", "1:30")
+        (4, "0:00:30", "0:01:30")
     ]
 
 
 def test_renewals_move_the_end_until_the_maximum_run_time(seen: Seen) -> None:
     longest = seen("07_maximum")
     assert [(each.at, ownership.span(each.old), ownership.span(each.new)) for each in longest.renewals] == [
-        (3, "5:00", "9:00"),
-        (5, "9:00", "13:00"),
-        (7, "13:00", "15:00"),
+        (3, "0:05:00", "0:09:00"),
+        (5, "0:09:00", "0:13:00"),
+        (7, "0:13:00", "0:15:00"),
     ]
     ends = [(_half(each.at), ownership.span(each.time), each.maximum) for each in longest.lease_ends]
-    assert ends == [(7.5, "15:00", True)]
-    assert _refused(longest) == [(9, "H", "renew, document 1, token 1, 0 rows")]
+    assert ends == [(8, "0:15:00", True)]
+    assert _refused(longest) == [(9, "H", "renew, document 1, token 1, 0 rows, maximum reached")]
     renewed = seen("07_renewed")
     assert not renewed.lease_ends  # it was moved away in time
     assert [(_half(each.was or 0), each.now) for each in renewed.renewals] == [(3.5, None)]
@@ -198,11 +199,11 @@ def test_a_document_that_waits_for_its_time_is_not_said_to_stay_pending(seen: Se
     assert [kind for kind, *_ in _told(view, 8)] == ["put_off"]
 
 
-def test_the_receiver_is_called_from_the_stage_on_and_answers_with_its_reference(seen: Seen) -> None:
+def test_the_receiver_is_called_from_the_stage_on_and_its_reference_is_noted(seen: Seen) -> None:
     unknown = seen("09_unknown")
     assert [(call.at, call.session, call.kind, call.words) for call in unknown.calls] == [
-        (2, "A", "may", "may be called"),
-        (8, "B", "answer", "R-000001"),
+        (2, "A", "may", "may have been called"),
+        (8, "B", "note", "notes R-000001"),
     ]
     assert [(band.owner, band.stage) for band in unknown.bands if band.kind == "owned"] == [
         ("A", None),
@@ -210,8 +211,8 @@ def test_the_receiver_is_called_from_the_stage_on_and_answers_with_its_reference
         ("B", "desconhecido"),
         ("B", "obtido"),
     ]
-    assert _refused(unknown) == [(7, "B", "finish, document 1, token 2, error 55000")]
-    refused = seen("09_late_stage")  # A's stage was refused: no call of A may be out
+    assert _refused(unknown) == [(7, "B", "finish, document 1, token 2, error 55000, result unknown")]
+    refused = seen("09_late_stage")  # A's stage was refused: A may not have called
     assert [(call.at, call.session) for call in refused.calls] == [(7, "B")]
 
 
@@ -229,8 +230,78 @@ def test_operators_go_by_versions(seen: Seen) -> None:
         ("pending", 3),
         ("owned", 4),
     ]
-    assert _refused(paused)[0] == (3, "O", "pause, document 1, version 1, 0 rows")
+    assert _refused(paused)[0] == (3, "O", "pause, document 1, version 1, 0 rows, lease still held")
     assert all(band.version is None for band in seen("06_late_writes").bands)
+
+
+def test_a_try_is_told_where_there_was_more_than_one_or_a_failure_ended_one(seen: Seen) -> None:
+    tries = {
+        number: [band.tries for band in seen("08_by_category").bands if band.documento_id == number]
+        for number in (1, 2, 3)
+    }
+    assert tries[1] == [0, 1, 1]
+    assert tries[2] == [9, 10, 10, 10, 11]
+    assert set(tries[3]) == {None}
+    told = [ownership.band_words(band) for band in seen("08_by_category").bands if band.documento_id == 2]
+    assert [words[2] for words in told if "token" in words[1]] == ["try 10", "try 11"]
+    assert told[2][-1] == "try 10: system down"
+
+
+def test_an_error_of_the_work_names_its_document_and_is_no_refusal(seen: Seen) -> None:
+    sorted_out = seen("08_by_category")
+    assert _refused(sorted_out) == []
+    failed = [(mark.at, mark.session, str(mark.told)) for mark in sorted_out.marks if mark.failed]
+    assert failed == [(2, "A", "work, document 1, error 22P02, not a number")]
+
+
+def test_a_workers_name_is_told_where_two_bear_it(seen: Seen) -> None:
+    def names(which: str) -> list[tuple[str, str]]:
+        claims = [mark for mark in seen(which).marks if mark.told.verb == "claim"]
+        return [(mark.session, line) for mark in claims for line in mark.told.about]
+
+    assert names("06_late_writes") == [("A", "as worker-a"), ("B", "as worker-a")]
+    assert names("07_maximum") == []
+
+
+def test_a_renewal_that_the_maximum_cut_says_for_when_it_was_asked(seen: Seen) -> None:
+    longest = seen("07_maximum")
+    assert [each.asked and ownership.span(each.asked) for each in longest.renewals] == [None, None, "0:17:00"]
+    told = {mark.at: mark.told.notes for mark in longest.marks if mark.told.verb == "renew"}
+    assert told[5] == ("0:09:00 → 0:13:00",)
+    assert told[7] == ("0:13:00 → 0:15:00", "cut: asked for 0:17:00")
+
+
+def test_the_same_instant_lies_at_the_same_place(seen: Seen) -> None:
+    longest = seen("07_maximum")
+    picture = ownership_figure._Picture(longest)
+    (end,) = longest.lease_ends
+    (move,) = (at for at, time in longest.clock.items() if ownership.span(time) == ownership.span(end.time))
+    assert end.at == move == 8
+    x = picture.x[float(move)]
+    lines = [line.get_xdata() for line in ownership_figure.figure(longest.play).axes[0].lines]
+    assert (
+        sum(list(np.atleast_1d(line)) == [x, x] for line in lines) == 3
+    )  # the clock's line, the end's bar and the maximum's
+
+
+def test_a_refusal_says_why_as_far_as_the_states_tell(seen: Seen) -> None:
+    def reasons(which: str) -> list[tuple[int, tuple[str, ...]]]:
+        return [(mark.at, mark.told.notes) for mark in seen(which).marks if mark.refused]
+
+    assert reasons("10_pause") == [(3, ("lease still held",)), (6, ("token void",)), (7, ("token void",))]
+    assert reasons("07_only_owner")[0] == (3, ("not its token",))  # of one that was given to another document
+    assert reasons("05_blanket") == [(6, ("worker-c has it",))]
+    play = seen("10_pause").play
+    play.states[2] = QueueState(unknown="55P03")  # before step 3
+    assert [mark.told.notes for mark in ownership.ownership(play).marks if mark.at == 3] == [()]
+
+
+def test_what_was_put_back_by_hand_is_told_late_or_taken_from_a_live_lease(seen: Seen) -> None:
+    blanket = seen("05_blanket")
+    assert [(each.documento_id, each.at, each.owner) for each in blanket.taken] == [(2, 4, "B")]
+    assert [mark.told.notes for mark in blanket.marks if mark.at == 4] == [("1: was late", "2: lease still held")]
+    assert seen("06_late_writes").taken == ()  # what was recovered was late
+    assert seen("09_lock_order").taken == ()  # B was let in by its owner's commit, and wrote nothing
 
 
 def test_a_killed_session_is_seen_to_end(seen: Seen) -> None:
@@ -262,7 +333,8 @@ def test_a_play_that_was_not_observed_or_has_no_leases_says_what_to_do(module_da
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.4, "0:00"), (30, "0:30"), (660, "11:00"), (3630, "1:00:30"), (90000, "1 d 1:00:00")]
+    ("seconds", "told"),
+    [(0.4, "0:00:00"), (30, "0:00:30"), (660, "0:11:00"), (3630, "1:00:30"), (90000, "1 d 1:00:00")],
 )
 def test_the_queues_clock_is_told_like_a_clock(seconds: float, told: str) -> None:
     assert ownership.span(seconds) == told
@@ -331,7 +403,7 @@ def _check_words(play: Play) -> None:
         assert " ".join(ownership.band_words(band)[:1]) in words
         assert band.owner != "?"
     for mark in read.marks:
-        if mark.refused:
+        if mark.refused or mark.failed:
             assert f"{mark.at}, {mark.session}: {mark.told}" in words
     drawn = [text.get_text() for text in ownership_figure.figure(play).findobj(Text)]
     for word in [*drawn, words]:
@@ -341,12 +413,15 @@ def _check_words(play: Play) -> None:
 def test_the_words_say_who_owned_it_and_what_was_refused(module_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     play = _play("06_same_name", module_database)
     assert ownership.in_words(play) == (
-        "Document 1: at first: pending; from step 1: owned by A, lease until 0:30; after step 1: owned by A, late; "
-        "from step 3: pending; from step 4: owned by B, lease until 1:30; from step 5: finished. "
-        "Documents 2, 3, 4 stay pending: no lanes. Refused or failed: step 6, B: fail, document 1, 0 rows."
+        "Document 1: at first: pending; from step 1: owned by A, try 1, lease until 0:00:30; after step 1: owned by A, late, try 1; "
+        "from step 3: pending; from step 4: owned by B, try 2, lease until 0:01:30; from step 5: finished. "
+        "Documents 2, 3 and 4 stay pending (not drawn). Taken while the lease held: step 5, document 1. "
+        "Refused: step 6, B: report failure, document 1, 0 rows, state: finished."
     )
     monkeypatch.setenv("LAB_LANG", "pt")
-    assert "Recusado ou com erro: passo 6, B: falhar, documento 1, 0 linhas." in ownership.in_words(play)
+    assert "Recusado: passo 6, B: registrar falha, documento 1, 0 linhas, situação: concluído." in ownership.in_words(
+        play
+    )
 
 
 def test_an_owner_has_the_same_colour_in_its_band_and_at_its_marks(module_database: str) -> None:
@@ -362,4 +437,28 @@ def test_whatever_the_protocol_writes_as_a_state_a_stage_or_a_category_has_words
     assert set(ownership.KINDS) == set(step_words.STATUS)
     assert set(step_words.CATEGORY) == {"conteudo", "sistemico", "conexao", "impasse", "queda"}
     band = Band(1, "owned", 0, 1, owner="A", stage="confirmando", until=30.0)
-    assert ownership.band_words(band, clock_reaches=False) == ("A", "confirming", "until 0:30")
+    assert ownership.band_words(band, clock_reaches=False) == ("A", "confirming", "until 0:00:30")
+
+
+def test_colours_are_told_apart_in_grey_and_words_are_dark_enough() -> None:
+    names = ("A", "B", "C")
+    owners = {name: _luminance(colour) for name, colour in zip(names, ownership_figure.OWNERS, strict=False)}
+    assert _contrast(owners["C"], _luminance(ownership_figure.PENDING)) > 1.3
+    assert _contrast(owners["B"], _luminance(ownership_figure.FINISHED)) > 2
+    white = _luminance(timeline.CARD)
+    for colour in (ownership_figure.FAINT, ownership_figure.CLOCK, timeline.ERROR, ownership_figure.FAILURE):
+        assert _contrast(white, _luminance(colour)) >= 4.5
+    for colour in ownership_figure.DARK:
+        assert _contrast(white, _luminance(colour)) >= 4.5
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance of a colour, as the Web Content Accessibility Guidelines define it."""
+    red, green, blue = (
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in to_rgb(colour)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)

@@ -135,15 +135,16 @@ def _keep_what_is_seen(notebook: NotebookNode) -> None:
                     data.pop("text/plain", None)
                     data["text/html"] = STYLE.sub("", data["text/html"])
                 if "image/png" in data:
-                    data["image/png"] = _with_fewer_colours(data["image/png"])
+                    picture = _with_fewer_colours(base64.b64decode(data["image/png"]))
+                    data["image/png"] = base64.b64encode(picture).decode()
 
 
-def _with_fewer_colours(png: str) -> str:
-    """A picture, in base64, with a palette of its own: a third of the size, and no difference to be seen."""
+def _with_fewer_colours(png: bytes) -> bytes:
+    """A picture with a palette of its own: a third of the size, and no difference to be seen."""
     file = io.BytesIO()
-    picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
-    return base64.b64encode(file.getvalue()).decode()
+    return file.getvalue()
 
 
 def _metadata() -> NotebookNode:
@@ -177,8 +178,10 @@ def draw_ownership() -> list[Path]:
             for language in ("en", "pt"):
                 path = ownership_picture(name, language)
                 path.parent.mkdir(parents=True, exist_ok=True)
+                file = io.BytesIO()
                 with config.changed(LAB_LANG=language):
-                    ownership_figure.figure(play).savefig(path, dpi=OWNERSHIP_DOTS, metadata={"Software": None})
+                    ownership_figure.figure(play).savefig(file, dpi=OWNERSHIP_DOTS, metadata={"Software": None})
+                path.write_bytes(_with_fewer_colours(file.getvalue()))
                 made.append(path)
     return made
 

@@ -7,14 +7,16 @@ queue's clock since the play began. Only what was committed counts: inside an op
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Literal
 
 from lab.base.errors import LabError
-from lab.base.language import Text, say
+from lab.base.language import say
 from lab.scenario import step_words
 from lab.scenario.queue_state import Document, QueueState
 from lab.scenario.result import Event, Play, StepRun
@@ -37,7 +39,8 @@ class Band:
     """A stretch of a document's lane in which nothing about it changed but the end of its lease.
 
     `owner` is the session whose claim made it the document's owner; `until` is when its lease ends, `due` when a document that
-    was put off may be claimed, `version` only where the lesson goes by versions (10).
+    was put off may be claimed, `version` only where the lesson goes by versions (10), `tries` only where a document had more
+    than one or a failure ended one.
     """
 
     documento_id: int
@@ -52,6 +55,7 @@ class Band:
     stage: str | None = None
     reference: str | None = None
     version: int | None = None
+    tries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,10 @@ class LeaseEnd:
 
 @dataclass(frozen=True)
 class Renewal:
-    """A lease whose end was moved: at which step, from when to when; `was` and `now` are where those times lie, None if later."""
+    """A lease whose end was moved: at which step, from when to when; `was` and `now` are where those times lie, None if later.
+
+    `asked` is for when it was asked, where the maximum run time cut that.
+    """
 
     documento_id: int
     at: int
@@ -74,6 +81,16 @@ class Renewal:
     new: float
     was: float | None
     now: float | None
+    asked: float | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A document that a step of another session took from its owner while the lease held."""
+
+    documento_id: int
+    at: int
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -87,17 +104,26 @@ class Mark:
 
     @property
     def refused(self) -> bool:
-        """Whether it changed nothing though it named what to change, or failed."""
+        """Whether it changed nothing though it named what to change, or failed as a write."""
         return self.told.kind == "refused"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed though it wrote nothing to the queue, as the work itself."""
+        return self.told.kind == "failed"
 
 
 @dataclass(frozen=True)
 class Call:
-    """An arrow between a session and the outside world. `may`: from then on a call may be out, of which the queue knows no more."""
+    """An arrow between a session and the outside world.
+
+    `may`: from then on the call may have been made, of which the queue knows no more. `note`: the session notes a reference that
+    it has from there; what passed between them is not recorded. `effect` was seen in the outside world.
+    """
 
     at: int
     session: str
-    kind: Literal["may", "answer", "effect"]
+    kind: Literal["may", "note", "effect"]
     words: str
 
 
@@ -110,6 +136,7 @@ class Ownership:
     bands: tuple[Band, ...]
     lease_ends: tuple[LeaseEnd, ...]
     renewals: tuple[Renewal, ...]
+    taken: tuple[Taken, ...]
     marks: tuple[Mark, ...]
     calls: tuple[Call, ...]
     clock: dict[int, float]
@@ -138,11 +165,11 @@ def ownership(play: Play) -> Ownership:
 
 
 def span(seconds: float) -> str:
-    """A time of the queue's clock: `0:30`, `11:00`, `1:00:30`, and with days before it."""
+    """A time of the queue's clock as h:mm:ss: `0:00:30`, `1:00:30`, and with days before it."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    told = f"{hours}:{minutes:02}:{rest:02}" if hours or days else f"{minutes}:{rest:02}"
+    told = f"{hours}:{minutes:02}:{rest:02}"
     return f"{days} d {told}" if days else told
 
 
@@ -153,15 +180,22 @@ def band_words(band: Band, before: Band | None = None, clock_reaches: bool = Tru
     end of its lease lies in the picture.
     """
     if before is not None and (before.kind, band.kind) in (("owned", "late"), ("put_off", "pending")):
-        band = replace(band, category=None, stage=None, reference=None)
+        band = replace(band, category=None, stage=None, reference=None, tries=None)
     words = [_state(band)]
     if band.token is not None:
         words.append(f"token {band.token}")
+    tried = f"{say('try', 'tentativa')} {band.tries}" if band.tries else ""
+    if band.kind in ("owned", "late") and tried:
+        words.append(tried)
     if band.kind == "put_off" and band.due is not None:
         words.append(say(f"due at {span(ceil(band.due))}", f"a partir de {span(ceil(band.due))}"))
     if band.category is not None:
         why = step_words.CATEGORY[band.category]
-        words.append(str(why) if band.kind == "failed" else say(f"last try: {why}", f"falha: {why}"))
+        words.append(f"{tried or say('last try', 'falha')}: {why}")
+    elif band.kind == "failed" and tried:
+        words.append(say(f"after {tried}", f"depois da {tried}"))
+    elif band.kind == "pending" and band.tries and band.tries > 1:
+        words.append(say(f"{band.tries} tries so far", f"{band.tries} tentativas antes"))
     if band.stage in step_words.STAGE and band.kind != "finished":
         words.append(str(step_words.STAGE[band.stage]))
     if band.reference is not None:
@@ -192,11 +226,16 @@ def in_words(play: Play) -> str:
     ]
     if renewed:
         parts.append(f"{say('Leases renewed', 'Prazos renovados')}: {'; '.join(renewed)}.")
-    refused = [f"{say('step', 'passo')} {mark.at}, {mark.session}: {mark.told}" for mark in seen.marks if mark.refused]
-    parts.append(
-        say("Refused or failed", "Recusado ou com erro")
-        + f": {'; '.join(refused) if refused else say('nothing', 'nada')}."
-    )
+    if seen.taken:
+        told = "; ".join(
+            say(f"step {each.at}, document {each.documento_id}", f"passo {each.at}, documento {each.documento_id}")
+            for each in seen.taken
+        )
+        parts.append(f"{say('Taken while the lease held', 'Tirado com o prazo valendo')}: {told}.")
+    refused = _listed(mark for mark in seen.marks if mark.refused)
+    parts.append(f"{say('Refused', 'Recusado')}: {refused or say('nothing', 'nada')}.")
+    if failed := _listed(mark for mark in seen.marks if mark.failed):
+        parts.append(f"{say('Error outside the queue', 'Erro fora da fila')}: {failed}.")
     if seen.calls:
         told = "; ".join(f"{say('step', 'passo')} {call.at}, {call.session}: {call.words}" for call in seen.calls)
         parts.append(f"{say('Outside world', 'Mundo lá fora')}: {told}.")
@@ -205,11 +244,19 @@ def in_words(play: Play) -> str:
 
 def idle_words(seen: Ownership) -> str:
     """The documents that have no lane, in a sentence."""
+    *most, last = map(str, seen.idle)
+    listed = f"{', '.join(most)} {say('and', 'e')} {last}" if most else last
     if len(seen.idle) == 1:
-        (only,) = seen.idle
-        return say(f"Document {only} stays pending: no lane.", f"O documento {only} fica pendente: sem faixa.")
-    listed = ", ".join(map(str, seen.idle))
-    return say(f"Documents {listed} stay pending: no lanes.", f"Os documentos {listed} ficam pendentes: sem faixas.")
+        return say(
+            f"Document {listed} stays pending (not drawn).", f"O documento {listed} continua pendente (sem faixa)."
+        )
+    return say(
+        f"Documents {listed} stay pending (not drawn).", f"Os documentos {listed} continuam pendentes (sem faixa)."
+    )
+
+
+def _listed(marks: Iterable[Mark]) -> str:
+    return "; ".join(f"{say('step', 'passo')} {mark.at}, {mark.session}: {mark.told}" for mark in marks)
 
 
 def _state(band: Band) -> str:
@@ -269,6 +316,7 @@ class _Reader:
         bands: list[Band] = []
         ends: list[LeaseEnd] = []
         renewals: list[Renewal] = []
+        taken: list[Taken] = []
         idle = []
         for number in numbers:
             rows, owners = self._story(number)
@@ -277,14 +325,16 @@ class _Reader:
             if len(lane) == 1 and lane[0].kind == "pending":
                 idle.append(number)
             else:
-                bands += lane
-        marks, calls = self._sessions()
+                bands += _with_tries(lane)
+            taken += self._taken(number, rows, owners)
+        marks, calls = self._sessions(renewals)
         return Ownership(
             play=self.play,
             steps=self.last,
             bands=tuple(bands),
             lease_ends=tuple(ends),
             renewals=tuple(renewals),
+            taken=tuple(taken),
             marks=tuple(marks),
             calls=tuple(calls),
             clock={0: 0.0}
@@ -355,15 +405,17 @@ class _Reader:
                 if before is not None and _hold(before) == _hold(row) and None not in (old, until):
                     assert old is not None and until is not None
                     if abs(until - old) >= 1:
-                        renewals.append(Renewal(number, at, old, until, self._position(old), self._position(until)))
+                        asked = self.clocks[at] + step_words.asks_for(self._run(at))
+                        cut = asked if self._at_limit(row, until) and asked - until >= 1 else None
+                        was, now = self._position(old), self._position(until)
+                        renewals.append(Renewal(number, at, old, until, was, now, cut))
                 passes = self._passes(until, at)
                 if until is not None and until <= self.clocks[at]:
                     _append(bands, _changed(band, "late"))
                 elif passes is not None and until is not None:
                     _append(bands, _until(band, passes))
                     _append(bands, _changed(band, "late", passes))
-                    limit = self._limit(row)
-                    ends.append(LeaseEnd(number, passes, until, maximum=limit is not None and until >= limit))
+                    ends.append(LeaseEnd(number, passes, until, maximum=self._at_limit(row, until)))
                 else:
                     _append(bands, band)
             elif band.due is not None and (passes := self._passes(band.due, at)) is not None:
@@ -393,7 +445,24 @@ class _Reader:
             stage=row.stage if row.stage != "nao_chamado" else None,
             reference=row.external_reference,
             version=row.version if self.with_versions else None,
+            tries=row.tries,
         )
+
+    def _taken(self, number: int, rows: Sequence[Document | None], owners: Sequence[str]) -> Iterator[Taken]:
+        """Where a write of another session ended the owner's attempt while its lease held."""
+        for at in range(1, self.last + 1):
+            before, now = rows[at - 1], rows[at]
+            if before is None or _hold(before) is None or _hold(now) == _hold(before):
+                continue
+            until = self._seconds(before.reserved_until)
+            run = self._run(at)
+            if (
+                run.step.session != owners[at - 1]
+                and step_words.writes(run, number)
+                and until is not None
+                and until > self.clocks[at]
+            ):
+                yield Taken(number, at, owners[at - 1])
 
     def _limit(self, row: Document) -> float | None:
         """When the attempt reaches the maximum run time."""
@@ -402,10 +471,17 @@ class _Reader:
             return None
         return self._seconds(row.started + longest)
 
+    def _at_limit(self, row: Document, until: float) -> bool:
+        """Whether no renewal can move the lease's end any further."""
+        limit = self._limit(row)
+        return limit is not None and until >= limit
+
     def _passes(self, time: float | None, at: int) -> float | None:
         """Where the clock passes this time between that step and the next one; None if it does not."""
         if time is None or at >= self.last or not self.clocks[at] < time <= self.clocks[at + 1]:
             return None
+        if (run := self.events[at].run) and step_words.moves_clock(run) and span(time) == span(self.clocks[at + 1]):
+            return at + 1.0  # the same instant, to the second, lies at the same place
         share = (time - self.clocks[at]) / (self.clocks[at + 1] - self.clocks[at])
         return at + 0.2 + 0.6 * share  # apart from both steps, and what comes first on the left
 
@@ -415,9 +491,11 @@ class _Reader:
 
     # -- sessions
 
-    def _sessions(self) -> tuple[list[Mark], list[Call]]:
+    def _sessions(self, renewals: Sequence[Renewal]) -> tuple[list[Mark], list[Call]]:
         marks: list[Mark] = []
         calls: list[Call] = []
+        claims = {(name, run.step.session) for run in self.play.runs.values() if (name := step_words.claims_as(run))}
+        bearers = Counter(name for name, _ in claims)
         for at, event in enumerate(self.events, start=1):
             run = self._run(at)
             if event.kind == "waiting":
@@ -435,9 +513,64 @@ class _Reader:
             told = step_words.tell(run)
             if told.kind == "clock":
                 continue
+            # A worker's name is said where it is not the session's own, or not the session's alone.
+            name = step_words.claims_as(run)
+            if name and (bearers[name] > 1 or name[-1:].upper() != run.step.session[0]):
+                told = replace(told, about=(*told.about, say(f"as {name}", f"como {name}")))
+            moved = [note for each in renewals if each.at == at for note in _moved(each)]
+            told = replace(told, notes=(*told.notes, *moved, *self._reasons(at, run, told), *self._put_back(at, run)))
             marks.append(Mark(at, run.step.session, told))
             calls += self._calls(at, run)
         return marks, calls
+
+    def _reasons(self, at: int, run: StepRun, told: Told) -> Iterator[str]:
+        """Why a write changed no row, as far as the states tell."""
+        named = step_words.named(run)
+        # What waited met the queue as it was after the wait, all others as it was before them.
+        seen = self.play.states[at if self.events[at - 1].kind == "completed" else at - 1]
+        if told.kind != "refused" or run.outcome == "error" or named is None or seen.unknown:
+            return
+        row = seen.document(named.document)
+        if row is None:
+            yield say("no such document", "documento não existe")
+            return
+        at_work = row.status == "processando"
+        state = step_words.STATUS.get(row.status, row.status)
+        until = self._seconds(row.reserved_until)
+        if named.token is not None:
+            if not at_work:
+                yield say("token void", "token anulado")
+            elif row.token is not None and row.token != named.token:
+                yield (
+                    say("old token", "token antigo")
+                    if named.token < row.token
+                    else say("not its token", "token alheio")
+                )
+            elif named.verb == "renovar" and (limit := self._limit(row)) is not None and limit <= self.clocks[at]:
+                yield say("maximum reached", "máximo atingido")
+        elif named.version is not None:
+            if row.version != named.version:
+                yield say("old version", "versão antiga")
+            elif at_work and until is not None and until > self.clocks[at - 1]:
+                yield say("lease still held", "reserva ainda vale")
+            else:
+                yield say(f"state: {state}", f"situação: {state}")
+        elif not at_work:
+            yield say(f"state: {state}", f"situação: {state}")
+        elif named.worker is not None and row.worker_id is not None and row.worker_id != named.worker:
+            yield say(f"{row.worker_id} has it", f"está com {row.worker_id}")
+
+    def _put_back(self, at: int, run: StepRun) -> Iterator[str]:
+        """Of the documents that a step put back by hand, which were late and whose lease still held."""
+        if not re.search(r"\bUPDATE fila_documentos\b", run.step.sql):
+            return
+        for row in self.states[at - 1].documents:
+            now = self.states[at].document(row.documento_id)
+            until = self._seconds(row.reserved_until)
+            if row.status == "processando" and now is not None and now.status == "pendente" and until is not None:
+                held = until > self.clocks[at]
+                was = say("lease still held", "reserva valia") if held else say("was late", "atrasado")
+                yield f"{row.documento_id}: {was}"
 
     def _calls(self, at: int, run: StepRun) -> Iterator[Call]:
         session = run.step.session
@@ -450,10 +583,11 @@ class _Reader:
             return
         stage = run.one("etapa")
         if stage == "desconhecido":
-            yield Call(at, session, "may", say("may be called", "pode ser chamado"))
+            yield Call(at, session, "may", say("may have been called", "pode ter sido chamado"))
         elif stage == "obtido":
             row = self.states[at].document(step_words.documents(run)[0])
-            yield Call(at, session, "answer", (row and row.external_reference) or str(Text("answer", "resposta")))
+            noted = (row and row.external_reference) or say("a result", "um retorno")
+            yield Call(at, session, "note", say(f"notes {noted}", f"anota {noted}"))
 
 
 def _hold(row: Document | None) -> tuple[object, ...] | None:
@@ -461,6 +595,18 @@ def _hold(row: Document | None) -> tuple[object, ...] | None:
     if row is None or row.status != "processando":
         return None
     return row.worker_id, row.token, row.tries if row.token is None else None
+
+
+def _with_tries(lane: Sequence[Band]) -> Iterator[Band]:
+    """A lane's bands, which tell the try only where there was more than one or a failure ended one."""
+    tell = any((band.tries or 0) > 1 or band.category is not None for band in lane)
+    return (band if tell else replace(band, tries=None) for band in lane)
+
+
+def _moved(renewal: Renewal) -> Iterator[str]:
+    yield f"{span(renewal.old)} → {span(renewal.new)}"
+    if renewal.asked is not None:
+        yield say(f"cut: asked for {span(renewal.asked)}", f"cortado: pediu {span(renewal.asked)}")
 
 
 def _groups(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
@@ -477,6 +623,8 @@ def _groups(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
 
 def _append(bands: list[Band], band: Band) -> None:
     """Add a stretch, to the one before it if nothing has changed but the end of the lease."""
+    if band.end <= band.start:
+        return
     if bands:
         last = bands[-1]
         if _same(last) == _same(band) and last.end == band.start:

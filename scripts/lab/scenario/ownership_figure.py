@@ -17,15 +17,28 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.textpath import text_to_path
 
 from lab.base.language import say
-from lab.scenario.ownership import Band, LeaseEnd, Mark, Ownership, Renewal, band_words, idle_words, ownership, span
+from lab.scenario.ownership import (
+    Band,
+    LeaseEnd,
+    Mark,
+    Ownership,
+    Renewal,
+    Taken,
+    band_words,
+    idle_words,
+    ownership,
+    span,
+)
 from lab.scenario.result import Play
-from lab.scenario.timeline import CARD, CLOCK, ERROR, FAINT, INK, OPEN, WIDTH
+from lab.scenario.timeline import CARD, ERROR, INK, OPEN, WIDTH
 
-# A, B, C and D, the same in every picture; neighbours are told apart in grey by their darkness too.
-OWNERS = ("#5bb5e0", "#9c1c6b", "#f2c230", "#2f4b9b")
-PENDING, PUT_OFF, FINISHED, FAILED, PEOPLE, PAUSED = "#d0d4d9", "#eceef0", "#1b7f4d", "#4b3030", "#e6d8f3", "#dfe6ee"
+# A, B, C and D, the same in every picture; they are told apart in grey by their darkness too, from each other and from the states.
+OWNERS = ("#4aa3d4", "#7d1156", "#eeb921", "#2f4b9b")
+PENDING, PUT_OFF, FINISHED, FAILED, PEOPLE, PAUSED = "#e3e6ea", "#f5f6f7", "#1b7f4d", "#2b2222", "#e6d8f3", "#dfe6ee"
 DARK = (OWNERS[1], OWNERS[3], FINISHED, FAILED)  # on these the words are white
 LANE_LINE = "#b9c0c7"
+FAINT, CLOCK = "#59636e", "#00734f"  # words are written in them, so they are dark enough on white
+FAILURE = "#7a5200"  # an error of the work itself
 
 SIZE = 7.6  # points
 LINE = 0.128  # inches from line to line
@@ -34,6 +47,11 @@ ABOVE = 0.2  # inches above a band for when its lease ends
 RIGHT = 0.18  # inches beside the lanes; on the left there is room for their names
 GAP = 0.12  # inches between neighbouring words
 TOP, STEPS, LEGEND_LINE = 0.12, 0.5, 0.2
+ROW = 0.1  # inches: from one renewal's arrow to the next one's, below the band
+# Inches: a picture wider than READABLE would have words of less than 10 px where a page is 880 px wide; then lines are wrapped.
+READABLE = SIZE / 72 * 880 / 10
+UNWRAPPED, WRAPPED = 99.0, 0.7
+EDGE = 0.012  # inches: from a band's end to its own edge
 COLUMN = 0.2  # inches: the least from step to step
 MARK = 0.055  # inches: the radius of a mark
 
@@ -60,7 +78,11 @@ class _Picture:
         self.with_document = len(seen.documents) > 1
         self.names = self._names()
         self.left = RIGHT + max(map(_wide, self.names.values())) + GAP
+        self.widest = UNWRAPPED
         self.x = self._columns()
+        if self.x[max(self.x)] + RIGHT > READABLE:
+            self.widest = WRAPPED
+            self.x = self._columns()
         self.width = max(WIDTH, self.x[max(self.x)] + RIGHT)
 
     # -- where things lie
@@ -106,15 +128,18 @@ class _Picture:
         for step in range(self.seen.steps + 1):
             yield step, step + 1.0, COLUMN
         for band in self.seen.bands:
-            yield band.start, band.end, max(map(_wide, self._words(band))) + GAP
+            yield band.start, band.end, _widest(self._words(band)) + GAP
         for number in self.seen.documents:
             yield from self._wishes_above(number, end)
+        for number in self.seen.documents:
+            yield from self._wishes_clear(number)
         for session in self.seen.sessions:
             marks = [mark for mark in self.seen.marks if mark.session == session]
             for mark, until in zip(marks, [*(float(each.at) for each in marks[1:]), end], strict=True):
-                yield mark.at, until, self._mark_width(mark) + 2 * MARK + GAP
+                beside = 2 * MARK if self._calls_at(mark) else 0.0
+                yield mark.at, until, self._mark_width(mark) + beside + GAP
         for call, until in zip(self.seen.calls, [*(float(each.at) for each in self.seen.calls), end][1:], strict=True):
-            yield call.at, until, _wide(call.words) + GAP
+            yield call.at, until, _wide(call.words, bold=False) + GAP
             # The arrow keeps clear of what stands in the lanes that it passes.
             passed = self.seen.sessions[self.seen.sessions.index(call.session) + 1 :]
             for mark in self.seen.marks:
@@ -125,11 +150,22 @@ class _Picture:
 
     def _wishes_above(self, number: int, end: float) -> Iterator[tuple[float, float, float]]:
         labels = [(at, _wide(words)) for at, words, _ in self._above(number)]
-        for (at, width), (after, more) in pairwise([(0.0, 0.0), *labels, (end, 0.0)]):
-            yield at, after, (width + more) / 2 + GAP
+        for (at, _), (after, width) in pairwise([(0.0, 0.0), *labels, (end, 0.0)]):
+            yield at, after, width + 0.05 + GAP
+
+    def _wishes_clear(self, number: int) -> Iterator[tuple[float, float, float]]:
+        """A label ends where its bar stands, and keeps clear of the clock's lines before it."""
+        for at, words, _ in self._above(number):
+            line = max((move for move in self.seen.clock if move < at), default=0)
+            yield line, at, _wide(words) + 0.05 + GAP
+
+    def _calls_at(self, mark: Mark) -> bool:
+        """Whether an arrow leaves the mark downwards, so that its words stand beside it."""
+        return any(call.at == mark.at for call in self.seen.calls)
 
     def _mark_width(self, mark: Mark) -> float:
-        return max(map(_wide, self._lines(mark)), default=0.0)
+        bold = mark.refused or mark.failed
+        return max((_wide(line, bold) for line in self._lines(mark)), default=0.0)
 
     def _above(self, number: int) -> list[tuple[float, str, str]]:
         """What stands above a document's band: where, the words, and their colour."""
@@ -137,16 +173,20 @@ class _Picture:
         for ending in self._ends(number):
             words = say(f"lease ends {span(ending.time)}", f"fim do prazo {span(ending.time)}")
             if ending.maximum:
-                words = say(f"maximum run time {span(ending.time)}", f"tempo máximo {span(ending.time)}")
-            labels.append((ending.at, words, INK if ending.maximum else ERROR))
+                words = say(f"maximum reached {span(ending.time)}", f"máximo atingido {span(ending.time)}")
+            labels.append((ending.at, words, ERROR))
         for renewal in self._moved(number):
             assert renewal.was is not None
-            words = span(renewal.old) if renewal.now is not None else f"{span(renewal.old)} → {span(renewal.new)}"
-            labels.append((renewal.was, words, ERROR))
+            labels.append((renewal.was, say(f"until {span(renewal.old)}", f"até {span(renewal.old)}"), ERROR))
+        for taken in self._taken(number):
+            labels.append((float(taken.at), say("taken, lease held", "tirado, prazo valia"), ERROR))
         return sorted(labels)
 
     def _ends(self, number: int) -> list[LeaseEnd]:
         return [each for each in self.seen.lease_ends if each.documento_id == number]
+
+    def _taken(self, number: int) -> list[Taken]:
+        return [each for each in self.seen.taken if each.documento_id == number]
 
     def _moved(self, number: int) -> list[Renewal]:
         """The renewals that are seen as a bar that moves: the clock has passed the old end while the same attempt went on."""
@@ -174,12 +214,32 @@ class _Picture:
             (each for each in self.seen.bands if each.documento_id == band.documento_id and each.end == band.start),
             None,
         )
-        return band_words(band, before, clock_reaches=reached)
+        state, *more = band_words(band, before, clock_reaches=reached)
+        return (state, *self._wrapped(more))
 
     def _lines(self, mark: Mark) -> tuple[str, ...]:
         if mark.told.kind in ("begin", "end"):
             return (mark.told.verb,)
-        return mark.told.lines(self.with_document)
+        again = any(
+            each.at == mark.at - 1 and each.session == mark.session and each.told == mark.told
+            for each in self.seen.marks
+        )
+        if mark.told.kind == "read" and not mark.waits and again:
+            return ()  # a look right after a look
+        return self._wrapped(mark.told.lines(self.with_document))
+
+    def _wrapped(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """The lines, broken between words where they are wider than is wanted."""
+        broken: list[str] = []
+        for line in lines:
+            first, *words = line.split(" ")
+            broken.append(first)
+            for word in words:
+                if _wide(f"{broken[-1]} {word}", bold=False) > self.widest and broken[-1] != "→":
+                    broken.append(word)
+                else:
+                    broken[-1] += f" {word}"
+        return tuple(broken)
 
     # -- drawing
 
@@ -210,7 +270,7 @@ class _Picture:
             top += ABOVE if self._above(number) else 0.0
             lines = max(len(self._words(band)) for band in self.seen.bands if band.documento_id == number)
             lanes[str(number)] = _Lane(top, max(BAND, lines * LINE + 0.1))
-            top += lanes[str(number)].tall + (0.24 if self._moved(number) else 0.14)
+            top += lanes[str(number)].tall + 0.14 + ROW * min(2, len(self._moved(number)))
         top += 0.12
         for session in self.seen.sessions:
             lines = max(len(self._lines(mark)) for mark in self.seen.marks if mark.session == session)
@@ -241,34 +301,43 @@ class _Picture:
         for ending in self._ends(number):
             x = self.x[ending.at]
             if ending.maximum:
-                axes.plot(
-                    [x + 0.035] * 2, [lane.top - 0.07, lane.top + lane.tall + 0.07], color=INK, linewidth=4, zorder=7
-                )
+                axes.plot([x, x], [lane.top - 0.07, lane.top + lane.tall + 0.07], color=INK, linewidth=6, zorder=7.8)
             axes.plot([x, x], [lane.top - 0.05, lane.top + lane.tall + 0.05], color=ERROR, linewidth=2.6, zorder=8)
-        for renewal in self._moved(number):
+        for row, renewal in enumerate(self._moved(number)):
             assert renewal.was is not None
             x = self.x[renewal.was]
             axes.plot(
                 [x, x], [lane.top, lane.top + lane.tall], color=ERROR, linewidth=1.6, linestyle=(0, (1, 1.2)), zorder=7
             )
+            # From the step that renewed to the new end; in two rows, for the next one may begin before this one ends.
+            by, y = self.x[float(renewal.at)], lane.top + lane.tall + 0.08 + ROW * (row % 2)
             to = self.x[renewal.now] if renewal.now is not None else x + 0.3
-            _arrow(axes, (x, lane.top + lane.tall + 0.06), (to, lane.top + lane.tall + 0.06), ERROR)
+            axes.plot([by], [y], marker="o", markersize=3.5, color=ERROR, zorder=5)
+            _arrow(axes, (by, y), (to, y), ERROR)
+        for taken in self._taken(number):
+            _taken_sign(axes, self.x[float(taken.at)], lane.top)
         for at, words, colour in self._above(number):
-            _write(axes, self.x[at], lane.top - 0.13, words, colour, align="center", bold=True, card=True)
+            _write(axes, self.x[at] - 0.05, lane.top - 0.13, words, colour, align="right", bold=True, card=True)
 
     def _band(self, axes: Axes, band: Band, lane: _Lane) -> None:
         x, until = self.x[band.start], self.x[band.end]
         face, edge, hatch = self._look(band)
-        box = Rectangle((x, lane.top), until - x, lane.tall, facecolor=face, edgecolor=edge, linewidth=0.8, zorder=3)
+        inside = EDGE if edge != CARD else 0.0  # or the next band would lie on its right edge
+        box = Rectangle((x + inside, lane.top), until - x - 2 * inside, lane.tall, facecolor=face, edgecolor=edge)
+        box.set(linewidth=0.8, zorder=3)
         if hatch:
             box.set_hatch(hatch)
         axes.add_patch(box)
         words = self._words(band)
         colour = "#ffffff" if face in DARK else INK
         top = lane.top + (lane.tall - len(words) * LINE) / 2
+        room = min(_widest(words) + 0.06, until - x - 4 * EDGE)
+        behind = Rectangle(((x + until - room) / 2, top - 0.01), room, len(words) * LINE + 0.02, facecolor=face)
+        behind.set(zorder=7.5, linewidth=0)  # neither hatching nor a renewal's bar goes through the words
+        axes.add_patch(behind)
         for row, line in enumerate(words):
             y = top + (row + 0.5) * LINE
-            _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0, card=bool(hatch), zorder=6)
+            _write(axes, (x + until) / 2, y, line, colour, align="center", bold=row == 0)
 
     def _look(self, band: Band) -> tuple[str, str, str]:
         """A band's face, edge and hatching."""
@@ -308,22 +377,28 @@ class _Picture:
                 box = Rectangle((x, lane.top - 0.05), self.x[float(following.at)] - x, 0.1, facecolor=CARD, zorder=3)
                 box.set(hatch="////", edgecolor=FAINT, linewidth=0.8)
                 axes.add_patch(box)
-            colour = ERROR if mark.refused else self._colour(session) if owner else INK
             hollow = mark.told.kind in ("read", "nothing", "begin", "end") or mark.waits
-            axes.plot(
-                [x],
-                [lane.top],
-                marker="X" if mark.refused else "o",
-                markersize=9 if mark.refused else 7,
-                markerfacecolor=CARD if hollow and not mark.refused else colour,
-                markeredgecolor=CARD if mark.refused else INK if colour in (INK, OWNERS[2]) else colour,
-                zorder=6,
-            )
-            beside = any(call.at == mark.at for call in self.seen.calls)  # an arrow leaves downwards
+            if mark.refused:
+                _refused_sign(axes, x, lane.top)
+            elif mark.failed:
+                _failed_sign(axes, x, lane.top)
+            else:
+                _dot(axes, x, lane.top, self._colour(session) if owner else INK, hollow=bool(hollow))
+            beside = self._calls_at(mark)
             words = "\n".join(self._lines(mark))
             left = x + MARK if beside else x - MARK
-            colour = ERROR if mark.refused else INK
-            _write(axes, left, lane.top + 0.1, words, colour, bold=mark.refused, card=True, from_top=True, zorder=5)
+            colour = ERROR if mark.refused else FAILURE if mark.failed else INK
+            _write(
+                axes,
+                left,
+                lane.top + 0.1,
+                words,
+                colour,
+                bold=mark.refused or mark.failed,
+                card=True,
+                from_top=True,
+                zorder=5,
+            )
 
     def _open(self, marks: Sequence[Mark], killed: int | None) -> Iterator[tuple[float, float]]:
         """From where to where the session's transactions were open."""
@@ -345,8 +420,8 @@ class _Picture:
         for call in self.seen.calls:
             x = self.x[float(call.at)]
             here, there = (x, lanes[call.session].top + 0.07), (x, lane.top)
-            start, end = (there, here) if call.kind == "answer" else (here, there)
-            _arrow(axes, start, end, INK, dashed=call.kind == "may")
+            start, end = (there, here) if call.kind == "note" else (here, there)
+            _arrow(axes, start, end, INK, dashed=call.kind != "effect")
             _write(axes, x - MARK, lane.top + 0.13, call.words, INK, card=True)
 
     def _name(self, axes: Axes, lane: str, y: float, colour: str, bold: bool = False) -> None:
@@ -357,8 +432,8 @@ class _Picture:
     def _notes(self) -> list[str]:
         notes = [
             say(
-                "Steps in order, as played; their distance is no time. Times are the queue's clock.",
-                "Passos em ordem, como foram executados; a distância não é tempo. Os horários são do relógio da fila.",
+                "Steps in order, as played; spacing is not to scale. Times are the queue's clock, h:mm:ss.",
+                "Passos em ordem, como foram executados, fora de escala. Horários do relógio da fila, h:mm:ss.",
             )
         ]
         if self.seen.idle:
@@ -377,25 +452,70 @@ class _Picture:
     def _legend_lines(self) -> list[list[tuple[str, str]]]:
         """The entries of the legend, by what they explain, in lines that fit."""
         kinds = {band.kind for band in self.seen.bands}
-        entries = []
-        if "owned" in kinds:
-            entries.append(("owned", say("owned: the lease holds (until …)", "com dono: o prazo vale (até …)")))
-        if "late" in kinds:
-            entries.append(("late", say("late: the lease is over", "atrasado: o prazo venceu")))
-        if self.seen.lease_ends:
-            entries.append(("lease", say("end of the lease", "fim do prazo")))
-        if any(self._moved(number) for number in self.seen.documents):
-            entries.append(("renewed", say("end moved by a renewal", "fim adiado por renovação")))
-        if any(each.maximum for each in self.seen.lease_ends):
-            entries.append(("wall", say("maximum run time", "tempo máximo")))
-        if any(mark.refused for mark in self.seen.marks):
-            entries.append(
-                ("refused", say("refused, or an error: nothing changed", "recusado ou com erro: nada mudou"))
-            )
-        if any(mark.told.kind == "begin" for mark in self.seen.marks):
-            entries.append(("open", say("open transaction", "transação aberta")))
-        if any(call.kind == "may" for call in self.seen.calls):
-            entries.append(("may", say("from here on a call may be out", "daqui em diante pode haver uma chamada")))
+        told = {mark.told.kind for mark in self.seen.marks}
+        calls = {call.kind for call in self.seen.calls}
+        moved = any(self._moved(number) for number in self.seen.documents)
+        others = [session for session in self.seen.sessions if not self._owns(session)]
+        listed = ", ".join(others)
+        possible = [
+            ("owned", "owned" in kinds, say("owned: the lease holds", "com dono: o prazo vale")),
+            ("late", "late" in kinds, say("late: the lease is over", "atrasado: o prazo venceu")),
+            *(
+                (kind, kind in kinds, words)
+                for kind, words in (
+                    ("pending", say("pending: may be claimed", "pendente: pode ser reservado")),
+                    ("put_off", say("put off: not before its time", "adiado: só a partir da hora")),
+                    ("paused", say("paused by an operator", "pausado por um operador")),
+                    ("people", say("waits for people", "aguarda pessoas")),
+                    ("failed", say("given up", "encerrado com falha")),
+                    ("finished", say("finished", "concluído")),
+                )
+            ),
+            ("lease", bool(self.seen.lease_ends), say("end of the lease", "fim do prazo")),
+            (
+                "renewed",
+                moved,
+                say("end moved by a renewal, from its step on", "fim prorrogado, a partir da renovação"),
+            ),
+            (
+                "wall",
+                any(each.maximum for each in self.seen.lease_ends),
+                say("maximum run time reached", "tempo máximo de execução atingido"),
+            ),
+            (
+                "taken",
+                bool(self.seen.taken),
+                say("taken from its owner while the lease held", "tirado do dono com o prazo valendo"),
+            ),
+            ("clock", len(self.seen.clock) > 1, say("the clock is moved", "o relógio é adiantado")),
+            (
+                "read",
+                bool(told & {"read", "nothing"}),
+                say("only looks, or finds nothing", "só consulta, ou nada acha"),
+            ),
+            (
+                "other",
+                bool(others),
+                say(f"session, no worker in this play: {listed}", f"sessão, não worker nesta execução: {listed}"),
+            ),
+            (
+                "refused",
+                any(mark.refused for mark in self.seen.marks),
+                say("refused: nothing changed", "recusado: nada mudou"),
+            ),
+            ("failed_step", "failed" in told, say("error of the work itself", "erro do próprio processamento")),
+            ("open", "begin" in told, say("open transaction", "transação aberta")),
+            ("effect", "effect" in calls, say("effect outside, as seen there", "efeito lá fora, visto lá")),
+            (
+                "may",
+                bool(calls & {"may", "note"}),
+                say(
+                    "as the worker notes it: the call itself is not recorded",
+                    "conforme a anotação do worker: a chamada em si não é registrada",
+                ),
+            ),
+        ]
+        entries = [(kind, words) for kind, there, words in possible if there]
         lines: list[list[tuple[str, str]]] = [[]]
         used = 0.0
         for entry in entries:
@@ -433,16 +553,54 @@ class _Picture:
         elif kind == "lease":
             axes.plot([middle] * 2, [y - 0.08, y + 0.08], color=ERROR, linewidth=2.6)
         elif kind == "wall":
-            axes.plot([middle] * 2, [y - 0.08, y + 0.08], color=INK, linewidth=4)
+            axes.plot([middle] * 2, [y - 0.08, y + 0.08], color=INK, linewidth=6)
+            axes.plot([middle] * 2, [y - 0.06, y + 0.06], color=ERROR, linewidth=2.6)
         elif kind == "renewed":
-            axes.plot([x + 0.04] * 2, [y - 0.08, y + 0.08], color=ERROR, linewidth=1.6, linestyle=(0, (1, 1.2)))
-            _arrow(axes, (x + 0.04, y), (x + 0.26, y), ERROR)
+            axes.plot([x + 0.26] * 2, [y - 0.08, y + 0.08], color=ERROR, linewidth=1.6, linestyle=(0, (1, 1.2)))
+            axes.plot([x + 0.02], [y], marker="o", markersize=3.5, color=ERROR)
+            _arrow(axes, (x + 0.02, y), (x + 0.26, y), ERROR)
+        elif kind == "taken":
+            _taken_sign(axes, middle, y + 0.03)
+        elif kind == "clock":
+            axes.plot([middle] * 2, [y - 0.09, y + 0.09], color=CLOCK, linewidth=1.1, linestyle=(0, (4, 3)))
+        elif kind == "read":
+            _dot(axes, middle, y, INK, hollow=True)
+        elif kind == "other":
+            _dot(axes, middle, y, INK)
         elif kind == "refused":
-            axes.plot([middle], [y], marker="X", markersize=9, color=ERROR, markeredgecolor=CARD)
+            _refused_sign(axes, middle, y)
+        elif kind == "failed_step":
+            _failed_sign(axes, middle, y)
         elif kind == "open":
             axes.plot([x, x + 0.26], [y, y], color=OPEN, linewidth=5, solid_capstyle="butt")
-        elif kind == "may":
-            _arrow(axes, (middle, y - 0.09), (middle, y + 0.09), INK, dashed=True)
+        elif kind in ("may", "effect"):
+            _arrow(axes, (x + 0.01, y), (x + 0.26, y), INK, dashed=kind == "may")
+        else:
+            face, edge, _ = self._look(next(band for band in self.seen.bands if band.kind == kind))
+            edge = edge if edge != CARD else face
+            axes.add_patch(Rectangle((x, y - 0.06), 0.26, 0.12, facecolor=face, edgecolor=edge, linewidth=0.8))
+
+
+def _dot(axes: Axes, x: float, y: float, colour: str, hollow: bool = False) -> None:
+    """What a session did; hollow, where it changed nothing."""
+    edge = INK if colour in (INK, OWNERS[2]) else colour
+    axes.plot(
+        [x], [y], marker="o", markersize=7, markerfacecolor=CARD if hollow else colour, markeredgecolor=edge, zorder=6
+    )
+
+
+def _refused_sign(axes: Axes, x: float, y: float) -> None:
+    axes.plot([x], [y], marker="X", markersize=9, color=ERROR, markeredgecolor=CARD, zorder=6)
+
+
+def _failed_sign(axes: Axes, x: float, y: float) -> None:
+    axes.plot(
+        [x], [y], marker="^", markersize=8, markerfacecolor=CARD, markeredgecolor=FAILURE, markeredgewidth=1.8, zorder=6
+    )
+
+
+def _taken_sign(axes: Axes, x: float, y: float) -> None:
+    axes.plot([x], [y], marker="v", markersize=8, color=ERROR, markeredgecolor=CARD, zorder=8)
 
 
 def _wide(words: str, bold: bool = True) -> float:
@@ -450,6 +608,11 @@ def _wide(words: str, bold: bool = True) -> float:
     font = FontProperties(size=SIZE, weight="bold" if bold else "normal")
     width, _, _ = text_to_path.get_text_width_height_descent(words, font, ismath=False)
     return float(width) / 72
+
+
+def _widest(words: Sequence[str]) -> float:
+    """How wide a band's words are, of which the first line is bold."""
+    return max(_wide(line, bold=row == 0) for row, line in enumerate(words))
 
 
 def _write(

@@ -10,9 +10,9 @@ from typing import Literal
 from lab.base.language import Text, say
 from lab.scenario.result import StepRun
 
-# A read tells, a write acts. `nothing` found nothing to act on, which is no refusal; `refused` named a document and changed
-# no row, or failed.
-Kind = Literal["read", "acted", "nothing", "refused", "clock", "begin", "end"]
+# A read tells, a write acts, work computes. `nothing` found nothing to act on, which is no refusal; `refused` named a document
+# and changed no row, or failed as a write; `failed` is an error of what writes nothing to the queue, as the work itself.
+Kind = Literal["read", "work", "acted", "nothing", "refused", "failed", "clock", "begin", "end"]
 
 STATUS = {
     "pendente": Text("pending", "pendente"),
@@ -23,7 +23,7 @@ STATUS = {
     "pausado": Text("paused", "pausado"),
 }
 STAGE = {
-    "desconhecido": Text("result unknown", "retorno incerto"),
+    "desconhecido": Text("result unknown", "retorno desconhecido"),
     "obtido": Text("result known", "retorno obtido"),
     "confirmando": Text("confirming", "confirmando"),
 }
@@ -41,7 +41,7 @@ SEARCHES = {
 }
 COMMANDS = {
     "concluir": Text("finish", "concluir"),
-    "falhar": Text("fail", "falhar"),
+    "falhar": Text("report failure", "registrar falha"),
     "renovar": Text("renew", "renovar"),
     "conciliar": Text("hand to people", "passar a pessoas"),
     "confirmar": Text("confirm", "confirmar"),
@@ -55,6 +55,17 @@ STAGES = {
     "confirmando": Text("about to confirm", "vai confirmar"),
     "nao_chamado": Text("not called", "não chamou"),
 }
+# What an error says, where its number alone says nothing to those who do not know it.
+ERRORS = {
+    "22023": Text("argument not allowed", "argumento inválido"),
+    "22P02": Text("not a number", "não é um número"),
+    "25P02": Text("transaction aborted", "transação abortada"),
+    "40P01": Text("deadlock", "impasse"),
+    "42501": Text("no permission", "sem permissão"),
+    "55000": Text("result unknown", "retorno desconhecido"),
+    "57P01": Text("session killed", "sessão encerrada"),
+}
+CALLED = re.compile(r"\b(?:FROM|SELECT)\s+(?:\w+\.)?(\w+)\(([^;]*)\)")
 BY_VERSION = ("confirmar", "pausar", "retomar", "reenfileirar")  # … the others name the token
 
 
@@ -62,7 +73,8 @@ BY_VERSION = ("confirmar", "pausar", "retomar", "reenfileirar")  # … the other
 class Told:
     """A step in words.
 
-    `about` are the lines on what it named: document, token or version. `short` is the result where there is but one document.
+    `about` are the lines on what it named: document, token or version. `short` is the result where there is but one document;
+    `notes` are the lines below the result: why it was refused, or what came of each document.
     """
 
     kind: Kind
@@ -70,6 +82,7 @@ class Told:
     about: tuple[str, ...] = ()
     result: str = ""
     short: str = ""
+    notes: tuple[str, ...] = ()
 
     def lines(self, with_document: bool = True) -> tuple[str, ...]:
         """The words from top to bottom, as a label; they need not name the document where there is only one."""
@@ -77,19 +90,73 @@ class Told:
             self.about if with_document else tuple(line for line in self.about if not line.startswith(_document("")))
         )
         result = self.result if with_document else self.short or self.result
-        return tuple(line for line in (self.verb, *about, result) if line)
+        return tuple(line for line in (self.verb, *about, result, *self.notes) if line)
 
     def __str__(self) -> str:
         """The words in one line."""
-        return ", ".join(line for line in (self.verb, *self.about, self.result) if line)
+        return ", ".join(line for line in (self.verb, *self.about, self.result, *self.notes) if line)
 
 
 def tell(run: StepRun) -> Told:
     """What a step that has ended did, in words."""
     told = _tell(run)
     if run.outcome == "error":
-        return Told("refused", told.verb, told.about, say(f"error {run.sqlstate}", f"erro {run.sqlstate}"))
+        kind: Kind = "failed" if told.kind in ("read", "work") else "refused"
+        notes = (str(ERRORS[run.sqlstate]),) if run.sqlstate in ERRORS else ()
+        return Told(kind, told.verb, told.about, say(f"error {run.sqlstate}", f"erro {run.sqlstate}"), notes=notes)
     return told
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a write named as the owner's proof: a document, and its token, its version or its worker."""
+
+    document: int
+    verb: str
+    token: int | None = None
+    version: int | None = None
+    worker: str | None = None
+
+
+def named(run: StepRun) -> Named | None:
+    """What a write to one document named; None if the step is no such write."""
+    sql = run.step.sql
+    if called := CALLED.search(sql):
+        name, arguments = called.groups()
+        words = [word.strip() for word in arguments.split(",")]
+        if name not in (*COMMANDS, "registrar_etapa") or not words[0].isdigit():
+            return None
+        proof = words[1] if len(words) > 1 else ""
+        if proof.isdigit():
+            by_version = name in BY_VERSION
+            return Named(int(words[0]), name, None if by_version else int(proof), int(proof) if by_version else None)
+        return Named(int(words[0]), name, worker=proof.strip("'") if proof.startswith("'") else None)
+    where = sql.partition("WHERE")[2]
+    if re.search(r"\bUPDATE fila_documentos\b", sql) and (found := re.search(r"documento_id = (\d+)", where)):
+        token = re.search(r"token_reserva = (\d+)", where)
+        worker = re.search(r"worker_id = '([^']+)'", where)
+        return Named(int(found[1]), "UPDATE", int(token[1]) if token else None, worker=worker[1] if worker else None)
+    return None
+
+
+def writes(run: StepRun, number: int) -> bool:
+    """Whether a step named this document to write to it, or wrote to the queue by hand."""
+    target = named(run)
+    return target.document == number if target else bool(re.search(r"\bUPDATE fila_documentos\b", run.step.sql))
+
+
+def claims_as(run: StepRun) -> str:
+    """The worker's name under which a step claims; empty if it is no claim."""
+    sql = run.step.sql
+    by_hand = r"SET status = 'processando'.*?worker_id = '([^']+)'"
+    found = re.search(r"\breservar\('([^']+)'", sql) or re.search(by_hand, sql, re.DOTALL)
+    return found[1] if found else ""
+
+
+def asks_for(run: StepRun) -> float:
+    """For how many seconds from now a renewal asks; 30 where it does not say."""
+    found = re.search(r"\brenovar\([^)]*'(\d+) (second|minute|hour)s?'", run.step.sql)
+    return int(found[1]) * {"second": 1, "minute": 60, "hour": 3600}[found[2]] if found else 30
 
 
 def moves_clock(run: StepRun) -> bool:
@@ -141,7 +208,7 @@ def _tell(run: StepRun) -> Told:
         return _end(run)
     if victim := killed(run):
         return Told("acted", say(f"kill {victim}", f"matar {victim}"))
-    if called := re.search(r"\b(?:FROM|SELECT)\s+(?:\w+\.)?(\w+)\(([^;]*)\)", sql):
+    if called := CALLED.search(sql):
         name, arguments = called.groups()
         if name in SEARCHES:
             return _search(name, run)
@@ -154,9 +221,9 @@ def _tell(run: StepRun) -> Told:
     if re.search(r"\bFOR (UPDATE|SHARE|KEY SHARE)\b|^LOCK\b", sql):
         return Told("acted", say("lock", "bloquear"), tuple(_named(sql)))
     if "xpath(" in sql and not sql.startswith("INSERT"):
-        return Told("acted", say("work", "trabalhar"))
+        return Told("work", say("work", "processar"), tuple(_named(sql)))
     if sql.startswith(("SELECT", "WITH")):
-        return Told("read", say("look", "olhar"))
+        return Told("read", say("look", "consultar"))
     first = re.match(r"\w+", sql)
     return Told("acted", (first[0] if first else sql).lower())
 
@@ -201,11 +268,11 @@ def _update(run: StepRun) -> Told:
     if found and found[1] == "processando":
         got = documents(run)
         result = f"→ {_documents(got)}" if got else say("→ nothing free", "→ nada livre")
-        return Told("acted" if got else "nothing", say("claim by hand", "reservar à mão"), (), result)
+        return Told("acted" if got else "nothing", say("claim by hand", "reservar manualmente"), (), result)
     verb = {
-        "pendente": say("put back by hand", "devolver à mão"),
-        "concluido": say("finish by hand", "concluir à mão"),
-    }.get(found[1] if found else "", say("write by hand", "escrever à mão"))
+        "pendente": say("put back by hand", "devolver manualmente"),
+        "concluido": say("finish by hand", "concluir manualmente"),
+    }.get(found[1] if found else "", say("write by hand", "escrever manualmente"))
     if got := documents(run):
         about = (_documents(got), *(line for line in about if not line.startswith(_document(""))))
     return Told("acted" if run.rows else "refused", verb, about, counted(len(run.rows)))
