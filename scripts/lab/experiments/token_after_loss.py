@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import psycopg
+
 from lab.base import paths
 from lab.server import schema
 from lab.server.embedded import EmbeddedServer
@@ -33,8 +35,11 @@ def crashed(server: EmbeddedServer, synchronous_commit: str, counted: bool = Tru
     """
     # A new sequence has logged no number yet: it logs 32 ahead, and only the loss of that record can bring a number back.
     _build(server, counted)
-    before = _claim(server, checkpoint=True, synchronous_commit=synchronous_commit)
-    crash(server)
+    with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
+        a.execute("CHECKPOINT")  # what was built is on the disk; what comes after it may be lost
+        a.execute(f"SET synchronous_commit = {synchronous_commit}".encode())
+        before = _claim(a)
+        crash(server)  # at once, while A is connected: what waits in memory is soon written
     server.up()
     return _take_over(server, before)
 
@@ -46,7 +51,8 @@ def restored(counted: bool) -> Loss:
         server.down()
         with copied(server) as backup:
             server.up()
-            before = _claim(server)
+            with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
+                before = _claim(a)
             crash(server)
             backup.up()
             return _take_over(backup, before)
@@ -62,7 +68,8 @@ def promoted(counted: bool) -> Loss:
             standby.up()
             follows(standby)
             cut_off(standby)
-            before = _claim(server)
+            with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
+                before = _claim(a)
             crash(server)
             promote(standby)
             return _take_over(standby, before)
@@ -74,14 +81,10 @@ def _build(server: EmbeddedServer, counted: bool) -> None:
         run_scripts(server.conninfo(), paths.SQL / "06_token.sql")  # puts the tokens of production back
 
 
-def _claim(server: EmbeddedServer, checkpoint: bool = False, synchronous_commit: str = "on") -> int:
-    with SessionPins().psycopg_connection(server.conninfo(), "lab/A") as a:
-        if checkpoint:
-            a.execute("CHECKPOINT")  # what was built is on the disk; what comes after it may be lost
-        a.execute(f"SET synchronous_commit = {synchronous_commit}".encode())
-        claimed = a.execute("SELECT token_reserva FROM reservar('worker-a')").fetchone()
-        assert claimed
-        return int(claimed[0])
+def _claim(a: psycopg.Connection) -> int:
+    claimed = a.execute("SELECT token_reserva FROM reservar('worker-a')").fetchone()
+    assert claimed
+    return int(claimed[0])
 
 
 def _take_over(server: EmbeddedServer, before: int) -> Loss:
