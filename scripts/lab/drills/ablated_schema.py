@@ -26,15 +26,14 @@ def without(conninfo: str, defence: str) -> Iterator[str]:
     """
     name = f"{SCHEMA}_sem_{defence}"
     with tempfile.TemporaryDirectory(prefix="queue-lab-") as folder:
-        scripts = schema.scripts_for(STATE)
-        copies = {
-            script.name: script.read_text(encoding="utf-8") for script in [*scripts, paths.SQL / "require_state.sql"]
-        }
+        # All of them: those that are run include others.
+        copies = {script.name: script.read_text(encoding="utf-8") for script in paths.SQL.glob("*.sql")}
         copies["ablated.sql"] = "".join(f"{statement};\n" for statement in source.without(f"defence {defence}", STATE))
         for file, text in copies.items():
             (Path(folder) / file).write_text(text.replace(SCHEMA, name), encoding="utf-8")
+        run = [*(script.name for script in schema.scripts_for(STATE)), "ablated.sql"]
         try:
-            psql.run_scripts(conninfo, *(Path(folder) / file for file in copies if file != "require_state.sql"))
+            psql.run_scripts(conninfo, *(Path(folder) / file for file in run))
             yield name
         finally:
             _drop(conninfo, name)
