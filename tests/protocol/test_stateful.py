@@ -466,7 +466,6 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
         ("recuperar", "AND coalesce(fila.reservado_ate, '-infinity') < v_agora", ""),
         ("destino", "NOT p_esgotado", "TRUE"),
         ("travar_para_operador", "AND fila.versao = p_versao", ""),
-        ("travar_para_operador", "v_reservado_ate >= relogio()", "FALSE"),
         ("reenfileirar", "SET max_tentativas", "SET tentativas = 0, max_tentativas"),
     ],
 )
