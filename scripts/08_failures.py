@@ -12,13 +12,13 @@ from psycopg.conninfo import make_conninfo
 
 from lab.base.facts import Fact
 from lab.base.language import Text
-from lab.base.sql_text import onward
 from lab.drills.harness import open_harness
 from lab.lessons.lesson import Lesson, Observed
 from lab.measure.buffers import touched
 from lab.scenario.library import find_scenario
 from lab.scenario.result import Play, flag, whole
 from lab.scenario.stage import Stage
+from lab.scenario.transcript import condition
 from lab.server.open_transactions import wait_for_older_transactions
 from lab.worker.failures import classify, of_status
 
@@ -280,6 +280,52 @@ def crash(play: Play) -> Observed:
             "status_second": Fact(second),
             "reason": Fact(ended[-1]),
             "offered": Fact(offered, "documents"),
+        },
+    )
+
+
+@lesson.experiment(
+    "same_key",
+    "A tenant's key enters once: again it is known, with another content or a number that is taken it is an error, never a silent loss.",
+    "A chave de um inquilino entra uma vez: repetida, ela é reconhecida; com outro conteúdo ou número já usado há erro, nunca perda muda.",
+    core=False,
+)
+def same_key(stage: Stage) -> Observed:
+    stage.build(8)
+    calls = {
+        "again": ("NFE-0005", "<nfe>5</nfe>", "padrao"),
+        "other_content": ("NFE-0005", "<nfe>6</nfe>", "padrao"),
+        "other_tenant": ("NFE-0005", "<nfe>6</nfe>", "outro"),
+        "taken": ("NFE-0006", "<nfe>6</nfe>", "padrao"),
+    }
+    enqueue = "SELECT novo FROM enfileirar(%s, 'nfe.xml', %s, %s)"
+    answers: dict[str, object] = {}
+    with stage.connection() as connection:
+        connection.execute(enqueue, ["NFE-0005", "<nfe>5</nfe>", "padrao"])
+        # A row that came with its number, as after a switchover, does not move the identity on. Each call draws a number, used or not.
+        connection.execute(
+            "INSERT INTO fila_documentos (documento_id, chave, nome_arquivo, conteudo_xml, disponivel_em) OVERRIDING SYSTEM VALUE"
+            " VALUES (currval(pg_get_serial_sequence('fila_documentos', 'documento_id')) + 4, 'NFE-0007', 'nfe.xml', '<nfe/>', relogio())"
+        )
+        for name, call in calls.items():
+            try:
+                row = connection.execute(enqueue, call).fetchone()
+                answers[name] = row[0] if row else None
+            except psycopg.Error as error:
+                answers[name] = error.sqlstate
+        kept = connection.execute(
+            "SELECT inquilino, conteudo_xml::TEXT FROM fila_documentos WHERE chave = 'NFE-0005' ORDER BY inquilino"
+        ).fetchall()
+    return Observed(
+        answers == {"again": False, "other_content": "QL001", "other_tenant": True, "taken": "23505"}
+        and kept == [("outro", "<nfe>6</nfe>"), ("padrao", "<nfe>5</nfe>")],
+        "again: new {again}; another tenant: new {tenant}; another content: {other}; a number that is taken: {taken}",
+        "de novo: novo {again}; outro inquilino: novo {tenant}; outro conteúdo: {other}; número já usado: {taken}",
+        facts={
+            "again": Fact(answers["again"] is True),
+            "tenant": Fact(answers["other_tenant"] is True),
+            "other": Fact(str(answers["other_content"])),
+            "taken": Fact(condition(str(answers["taken"]))),
         },
     )
 
@@ -659,7 +705,8 @@ def _choice(connection: psycopg.Connection) -> str:
     """The query by which `reservar` chooses one document, out of the function itself."""
     row = connection.execute("SELECT prosrc FROM pg_proc WHERE oid = 'reservar'::regproc").fetchone()
     assert row
-    choice, end = onward(row[0], "SELECT").partition("LIMIT p_lote")[:2]
+    # The first of its two: any tenant's.
+    choice, end = row[0].partition("FROM (")[2].partition("LIMIT p_lote")[:2]
     assert end
     return f"{choice}LIMIT 1"
 

@@ -27,6 +27,14 @@ ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS inquilino TEXT NOT NULL DEFAULT 'padrao',
 ADD COLUMN IF NOT EXISTS reservado_ate TIMESTAMPTZ;
 
+-- Every key begins with the tenant: what one calls a document is no other's affair, and their rows can be kept apart.
+ALTER TABLE sql_semana_12.fila_documentos
+DROP CONSTRAINT IF EXISTS fila_documentos_pkey,
+ADD CONSTRAINT fila_documentos_pkey PRIMARY KEY (inquilino, documento_id),
+DROP CONSTRAINT IF EXISTS fila_documentos_chave_key,
+DROP CONSTRAINT IF EXISTS fila_documentos_inquilino_chave_key,
+ADD CONSTRAINT fila_documentos_inquilino_chave_key UNIQUE (inquilino, chave);
+
 -- For recovery. The deadline itself stays unindexed, so that a renewal can be a heap-only update.
 CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
 ON sql_semana_12.fila_documentos (documento_id)
@@ -122,27 +130,32 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ;
-    v_escolhidos BIGINT[];
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     ELSE
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     END IF;
     v_agora := relogio();
     RETURN QUERY
@@ -156,7 +169,11 @@ BEGIN
             iniciado_em = v_agora,
             concluido_em = NULL,
             ultimo_erro = NULL
-        WHERE fila.documento_id = ANY(v_escolhidos)
+        FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+        WHERE
+            fila.inquilino = escolhido.inquilino
+            AND fila.documento_id = escolhido.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         RETURNING fila.*
     )
 
@@ -168,13 +185,16 @@ $$;
 
 -- The guard of this lesson: id, state and worker. Lesson 06 shows what gets past it.
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT)
-RETURNS BOOLEAN
+RETURNS TEXT
 LANGUAGE plpgsql
 SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_inquilino TEXT;
 BEGIN
-    PERFORM 1
+    SELECT inquilino
+    INTO v_inquilino
     FROM fila_documentos
     WHERE
         documento_id = p_documento
@@ -182,7 +202,7 @@ BEGIN
         AND worker_id = p_worker
         AND inquilino = coalesce(p_inquilino, inquilino)
     FOR NO KEY UPDATE;
-    RETURN FOUND;
+    RETURN v_inquilino;
 END
 $$;
 
@@ -194,16 +214,17 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilino TEXT := travar(p_documento, p_worker, p_inquilino);
     v_agora TIMESTAMPTZ;
 BEGIN
-    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+    IF v_inquilino IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET status = 'concluido', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = NULL
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.status;
 END
 $$;
@@ -218,17 +239,19 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilino TEXT;
     v_agora TIMESTAMPTZ;
 BEGIN
     PERFORM exigir_motivo(p_motivo);
-    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+    v_inquilino := travar(p_documento, p_worker, p_inquilino);
+    IF v_inquilino IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET status = 'falhou', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = left(p_motivo, 200)
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.status;
 END
 $$;
@@ -256,6 +279,7 @@ BEGIN
     FOR v_vencido IN
         SELECT
             fila.documento_id,
+            fila.inquilino,
             fila.worker_id,
             fila.tentativas >= p_max_tentativas AS esgotado
         FROM fila_documentos AS fila
@@ -276,7 +300,7 @@ BEGIN
             reservado_ate = NULL,
             concluido_em = CASE WHEN v_vencido.esgotado THEN v_agora END,
             ultimo_erro = left(p_motivo, 200)
-        WHERE fila.documento_id = v_vencido.documento_id
+        WHERE fila.inquilino = v_vencido.inquilino AND fila.documento_id = v_vencido.documento_id
         RETURNING fila.documento_id, fila.status, fila.tentativas, v_vencido.worker_id;
     END LOOP;
 END

@@ -26,7 +26,6 @@ ADD COLUMN IF NOT EXISTS token_reserva BIGINT,
 ADD COLUMN IF NOT EXISTS versao BIGINT NOT NULL DEFAULT 0;
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
-    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY,
     inquilino TEXT NOT NULL,
     documento_id BIGINT NOT NULL,
     versao BIGINT NOT NULL,
@@ -36,7 +35,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     quem TEXT NOT NULL,
     por_que TEXT NOT NULL,
     quando TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (documento_id, versao)
+    PRIMARY KEY (inquilino, documento_id, versao)
 );
 
 -- Their signatures or results change.
@@ -113,35 +112,40 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ;
-    v_escolhidos BIGINT[];
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     ELSE
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     END IF;
-    IF cardinality(v_escolhidos) = 0 THEN
+    IF v_documentos IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_escolhidos));
+    v_tokens := novos_tokens(cardinality(v_documentos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
@@ -153,13 +157,17 @@ BEGIN
         iniciado_em = v_agora,
         concluido_em = NULL,
         ultimo_erro = NULL
-    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
-    WHERE fila.documento_id = escolhido.documento;
+    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+    WHERE
+        fila.inquilino = escolhido.inquilino
+        AND fila.documento_id = escolhido.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
         fila.documento_id,
@@ -170,8 +178,9 @@ BEGIN
         fila.tentativas,
         fila.reservado_ate,
         fila.conteudo_xml
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos)
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.criado_em, fila.documento_id;
 END
 $$;
@@ -231,7 +240,7 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
         ultimo_erro = left(p_erro, 200)
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
@@ -313,7 +322,7 @@ BEGIN
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, v_agora + p_prazo)
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
 END
 $$;

@@ -28,7 +28,9 @@ ADD COLUMN IF NOT EXISTS disponivel_em TIMESTAMPTZ,
 ADD COLUMN IF NOT EXISTS max_tentativas INTEGER NOT NULL DEFAULT 5 CHECK (max_tentativas > 0),
 ADD COLUMN IF NOT EXISTS categoria_erro TEXT CHECK (
     categoria_erro IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda')
-);
+),
+-- Beside the key, since xml has no equality. Null where the document did not come by enfileirar.
+ADD COLUMN IF NOT EXISTS conteudo_sha256 BYTEA;
 
 UPDATE sql_semana_12.fila_documentos
 SET disponivel_em = criado_em
@@ -165,7 +167,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
     p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
     p_max_tentativas INTEGER DEFAULT 5
 )
-RETURNS TABLE (documento_id BIGINT)
+RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
@@ -175,17 +177,41 @@ DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
     -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
+    v_resumo BYTEA;
+    v_outro BYTEA;
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
-    RETURN QUERY
-    INSERT INTO fila_documentos AS fila (
-        chave, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
-    )
-    VALUES (
-        p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, v_agora, greatest(p_disponivel_em, v_agora), p_max_tentativas
-    )
-    ON CONFLICT (chave) DO NOTHING
-    RETURNING fila.documento_id;
+    v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
+    LOOP
+        INSERT INTO fila_documentos AS fila (
+            chave, nome_arquivo, conteudo_xml, conteudo_sha256, inquilino, criado_em, disponivel_em, max_tentativas
+        )
+        VALUES (
+            p_chave,
+            p_nome_arquivo,
+            p_conteudo_xml,
+            v_resumo,
+            p_inquilino,
+            v_agora,
+            greatest(p_disponivel_em, v_agora),
+            p_max_tentativas
+        )
+        ON CONFLICT (inquilino, chave) DO NOTHING
+        RETURNING fila.documento_id INTO documento_id;
+        novo := FOUND;
+        EXIT WHEN novo;
+        SELECT fila.documento_id, fila.conteudo_sha256
+        INTO documento_id, v_outro
+        FROM fila_documentos AS fila
+        WHERE fila.inquilino = p_inquilino AND fila.chave = p_chave;
+        -- Not found: it was deleted in between, and its key is free.
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF v_outro <> v_resumo THEN
+        RAISE EXCEPTION 'document %: under the key % another content came before', documento_id, p_chave
+            USING ERRCODE = 'QL001', HINT = 'Use a new key for a new document. Nothing was changed.';
+    END IF;
+    RETURN NEXT;
 END
 $$;
 
@@ -212,35 +238,40 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ;
-    v_escolhidos BIGINT[];
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     ELSE
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     END IF;
-    IF cardinality(v_escolhidos) = 0 THEN
+    IF v_documentos IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_escolhidos));
+    v_tokens := novos_tokens(cardinality(v_documentos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
@@ -253,13 +284,17 @@ BEGIN
         concluido_em = NULL,
         ultimo_erro = NULL,
         categoria_erro = NULL
-    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
-    WHERE fila.documento_id = escolhido.documento;
+    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+    WHERE
+        fila.inquilino = escolhido.inquilino
+        AND fila.documento_id = escolhido.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
         fila.documento_id,
@@ -270,8 +305,9 @@ BEGIN
         fila.tentativas,
         fila.reservado_ate,
         fila.conteudo_xml
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos)
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.disponivel_em, fila.documento_id;
 END
 $$;
@@ -333,7 +369,7 @@ BEGIN
         ultimo_erro = resumir(p_erro),
         categoria_erro = p_categoria,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em)
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
@@ -461,8 +497,8 @@ CROSS JOIN hora;
 COMMENT ON FUNCTION sql_semana_12.exigir_documento IS
 'Refuses a document that makes no sense with 22023, and does not repeat it.';
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
-'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. Zero rows: its key is in the queue '
-'already.';
+'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. novo is false if its tenant has the key '
+'in the queue already, which is left as it is; with another content that is an error, QL001. One row, always.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token. Zero rows: nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.travar IS

@@ -24,7 +24,7 @@ BEGIN;
 COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 09';
 
 ALTER TABLE sql_semana_12.fila_documentos
-ADD COLUMN IF NOT EXISTS chave_operacao TEXT UNIQUE,
+ADD COLUMN IF NOT EXISTS chave_operacao TEXT,
 ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
     etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
 ),
@@ -74,7 +74,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
     p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
     p_max_tentativas INTEGER DEFAULT 5
 )
-RETURNS TABLE (documento_id BIGINT)
+RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
@@ -84,24 +84,42 @@ DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
     -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
     v_agora TIMESTAMPTZ := relogio();
+    v_resumo BYTEA;
+    v_outro BYTEA;
 BEGIN
     PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
-    RETURN QUERY
-    INSERT INTO fila_documentos AS fila (
-        chave, chave_operacao, nome_arquivo, conteudo_xml, inquilino, criado_em, disponivel_em, max_tentativas
-    )
-    VALUES (
-        p_chave,
-        p_inquilino || '/' || p_chave,
-        p_nome_arquivo,
-        p_conteudo_xml,
-        p_inquilino,
-        v_agora,
-        greatest(p_disponivel_em, v_agora),
-        p_max_tentativas
-    )
-    ON CONFLICT (chave) DO NOTHING
-    RETURNING fila.documento_id;
+    v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
+    LOOP
+        INSERT INTO fila_documentos AS fila (
+            chave, chave_operacao, nome_arquivo, conteudo_xml, conteudo_sha256, inquilino, criado_em, disponivel_em, max_tentativas
+        )
+        VALUES (
+            p_chave,
+            p_inquilino || '/' || p_chave,
+            p_nome_arquivo,
+            p_conteudo_xml,
+            v_resumo,
+            p_inquilino,
+            v_agora,
+            greatest(p_disponivel_em, v_agora),
+            p_max_tentativas
+        )
+        ON CONFLICT (inquilino, chave) DO NOTHING
+        RETURNING fila.documento_id INTO documento_id;
+        novo := FOUND;
+        EXIT WHEN novo;
+        SELECT fila.documento_id, fila.conteudo_sha256
+        INTO documento_id, v_outro
+        FROM fila_documentos AS fila
+        WHERE fila.inquilino = p_inquilino AND fila.chave = p_chave;
+        -- Not found: it was deleted in between, and its key is free.
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF v_outro <> v_resumo THEN
+        RAISE EXCEPTION 'document %: under the key % another content came before', documento_id, p_chave
+            USING ERRCODE = 'QL001', HINT = 'Use a new key for a new document. Nothing was changed.';
+    END IF;
+    RETURN NEXT;
 END
 $$;
 
@@ -131,35 +149,40 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ;
-    v_escolhidos BIGINT[];
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     ELSE
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     END IF;
-    IF cardinality(v_escolhidos) = 0 THEN
+    IF v_documentos IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_escolhidos));
+    v_tokens := novos_tokens(cardinality(v_documentos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
@@ -172,13 +195,17 @@ BEGIN
         concluido_em = NULL,
         ultimo_erro = NULL,
         categoria_erro = NULL
-    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
-    WHERE fila.documento_id = escolhido.documento;
+    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+    WHERE
+        fila.inquilino = escolhido.inquilino
+        AND fila.documento_id = escolhido.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
         fila.documento_id,
@@ -192,8 +219,9 @@ BEGIN
         fila.etapa,
         fila.referencia_externa,
         fila.conteudo_xml
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos)
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.disponivel_em, fila.documento_id;
 END
 $$;
@@ -260,7 +288,7 @@ BEGIN
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
@@ -373,7 +401,7 @@ BEGIN
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
         versao = fila.versao + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.etapa, fila.versao;
 END
 $$;
@@ -456,6 +484,7 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_travados BIGINT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
@@ -464,13 +493,14 @@ DECLARE
 BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
+        array_agg(inquilino),
         array_agg(documento_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
         CROSS JOIN fila_documentos AS fila
         WHERE
@@ -504,8 +534,9 @@ BEGIN
         fila.worker_id,
         'conclusao',
         v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_travados);
+    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET
@@ -519,8 +550,11 @@ BEGIN
         -- A reference says that the result was obtained.
         etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
         referencia_externa = travado.referencia
-    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
-    WHERE fila.documento_id = travado.documento
+    FROM unnest(v_inquilinos, v_travados, v_referencias) AS travado (inquilino, documento, referencia)
+    WHERE
+        fila.inquilino = travado.inquilino
+        AND fila.documento_id = travado.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;
@@ -663,8 +697,8 @@ FROM sql_semana_12.fila_documentos AS fila
 CROSS JOIN hora;
 
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
-'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. Zero rows: its key is in the queue '
-'already.';
+'Brings a document into the queue, due at once or from p_disponivel_em on if that is later. novo is false if its tenant has the key '
+'in the queue already, which is left as it is; with another content that is an error, QL001. One row, always.';
 COMMENT ON FUNCTION sql_semana_12.reservar IS
 'Claims up to p_lote due documents, the longest due first, for p_prazo, each under a new token, with its key of operation '
 'and the stage an earlier attempt left. Zero rows: nothing is free now (locked, in work or not yet due is not free).';

@@ -72,7 +72,7 @@ BEGIN
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
@@ -119,7 +119,7 @@ BEGIN
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
 END
 $$;
@@ -184,14 +184,15 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_posse posse;
     v_reservado_ate TIMESTAMPTZ;
 BEGIN
     PERFORM exigir_quem(p_quem);
     PERFORM exigir_motivo(p_motivo);
-    -- Look first: a command that is refused locks nothing.
-    IF NOT EXISTS (
-        SELECT 1
+    -- Look first: a command that is refused locks nothing. Without a tenant this looks at the whole key.
+    v_inquilinos := ARRAY(
+        SELECT fila.inquilino
         FROM fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
@@ -199,7 +200,12 @@ BEGIN
             AND fila.status = ANY(p_de)
             AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    ) THEN
+    );
+    IF cardinality(v_inquilinos) > 1 THEN
+        RAISE EXCEPTION 'document %: more than one tenant has a document of this number, so p_inquilino must name it', p_documento
+            USING ERRCODE = '22023';
+    END IF;
+    IF cardinality(v_inquilinos) = 0 THEN
         RETURN NULL;
     END IF;
     BEGIN
@@ -218,14 +224,16 @@ BEGIN
         INTO v_posse
         FROM fila_documentos AS fila
         WHERE
-            fila.documento_id = p_documento
+            fila.inquilino = v_inquilinos[1]
+            AND fila.documento_id = p_documento
             AND fila.versao = p_versao
             AND fila.status = ANY(p_de)
-            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         FOR NO KEY UPDATE;
         -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
         IF v_posse.status = 'processando' THEN
-            SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
+            SELECT fila.reservado_ate INTO v_reservado_ate
+            FROM fila_documentos AS fila
+            WHERE fila.inquilino = v_inquilinos[1] AND fila.documento_id = p_documento;
         END IF;
         IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
             RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';
@@ -255,7 +263,7 @@ BEGIN
         SELECT fila.ultimo_erro, fila.categoria_erro
         INTO v_erro, v_categoria
         FROM fila_documentos AS fila
-        WHERE fila.documento_id = p_posse.documento_id;
+        WHERE fila.inquilino = p_posse.inquilino AND fila.documento_id = p_posse.documento_id;
     END IF;
     RETURN mudar(p_posse, p_para, p_quem, p_motivo, v_erro, relogio(), v_categoria, p_disponivel_em);
 END
@@ -303,7 +311,7 @@ BEGIN
     SELECT greatest(fila.disponivel_em, relogio())
     INTO v_disponivel_em
     FROM fila_documentos AS fila
-    WHERE fila.documento_id = p_documento;
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
     status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
     versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
@@ -369,7 +377,7 @@ BEGIN
     END IF;
     UPDATE fila_documentos AS fila
     SET max_tentativas = greatest(fila.max_tentativas, fila.tentativas + p_mais_tentativas)
-    WHERE fila.documento_id = p_documento;
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     versao := mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, relogio());
     documento_id := p_documento;
     status := 'pendente';
@@ -407,7 +415,8 @@ SELECT
                 SELECT min(etapa.quando)
                 FROM sql_semana_12.auditoria AS etapa
                 WHERE
-                    etapa.documento_id = fila.documento_id
+                    etapa.inquilino = fila.inquilino
+                    AND etapa.documento_id = fila.documento_id
                     AND etapa.token_reserva = fila.token_reserva
                     AND etapa.de = etapa.para
             ),

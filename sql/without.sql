@@ -71,7 +71,7 @@ BEGIN
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
@@ -127,7 +127,7 @@ BEGIN
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = CASE WHEN p_para = 'pendente' THEN 'nao_chamado' ELSE p_posse.etapa END,
         referencia_externa = p_posse.referencia_externa
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
@@ -225,7 +225,7 @@ BEGIN
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
         versao = fila.versao + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.etapa, fila.versao;
 END
 $$;
@@ -296,7 +296,7 @@ BEGIN
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
         versao = fila.versao + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.etapa, fila.versao;
 END
 $$;
@@ -470,6 +470,7 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_travados BIGINT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
@@ -478,13 +479,14 @@ DECLARE
 BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
+        array_agg(inquilino),
         array_agg(documento_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
         CROSS JOIN fila_documentos AS fila
         WHERE
@@ -518,8 +520,9 @@ BEGIN
         fila.worker_id,
         'conclusao',
         v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_travados);
+    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET
@@ -533,8 +536,11 @@ BEGIN
         -- A reference says that the result was obtained.
         etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
         referencia_externa = travado.referencia
-    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
-    WHERE fila.documento_id = travado.documento
+    FROM unnest(v_inquilinos, v_travados, v_referencias) AS travado (inquilino, documento, referencia)
+    WHERE
+        fila.inquilino = travado.inquilino
+        AND fila.documento_id = travado.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;
@@ -589,6 +595,7 @@ SET search_path = sql_semana_12, pg_temp
 AS $$ -- without token
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_travados BIGINT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
@@ -597,13 +604,14 @@ DECLARE
 BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
+        array_agg(inquilino),
         array_agg(documento_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
         CROSS JOIN fila_documentos AS fila
         WHERE
@@ -636,8 +644,9 @@ BEGIN
         fila.worker_id,
         'conclusao',
         v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_travados);
+    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET
@@ -651,8 +660,11 @@ BEGIN
         -- A reference says that the result was obtained.
         etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
         referencia_externa = travado.referencia
-    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
-    WHERE fila.documento_id = travado.documento
+    FROM unnest(v_inquilinos, v_travados, v_referencias) AS travado (inquilino, documento, referencia)
+    WHERE
+        fila.inquilino = travado.inquilino
+        AND fila.documento_id = travado.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;

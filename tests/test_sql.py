@@ -244,7 +244,10 @@ OUTSIDE = {
     "view of the clock": ("CREATE VIEW mine AS SELECT {q}.relogio() AS agora", "view mine"),
     "materialized view": ("CREATE MATERIALIZED VIEW mine AS SELECT chave FROM {q}.fila_documentos", "materialized view mine"),
     "child table": ("CREATE TABLE mine () INHERITS ({q}.fila_documentos)", "table mine"),
-    "foreign key": ("CREATE TABLE mine (chave TEXT REFERENCES {q}.fila_documentos (chave))", "on table mine"),
+    "foreign key": (
+        "CREATE TABLE mine (a TEXT, b TEXT, FOREIGN KEY (a, b) REFERENCES {q}.fila_documentos (inquilino, chave))",
+        "on table mine",
+    ),
     "default": ("CREATE TABLE mine (quando TIMESTAMPTZ DEFAULT {q}.relogio())", "of table mine"),
     "check": ("CREATE TABLE mine (a TEXT, CHECK ({q}.recuo(1) IS NOT NULL))", "on table mine"),
     "column of a type": ("CREATE TABLE mine (visto {q}.posse)", "column visto of table mine"),

@@ -64,17 +64,18 @@ COMMENT ON FUNCTION sql_semana_12.concluir IS
 --  AS $$
 -- -#variable_conflict use_column
 -- @@
+-- -    v_inquilino TEXT := travar(p_documento, p_worker, p_inquilino);
 -- -    v_agora TIMESTAMPTZ;
 -- +    v_posse posse := travar(p_documento, p_token, p_inquilino);
 -- @@
--- -    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+-- -    IF v_inquilino IS NULL THEN
 -- +    IF v_posse.documento_id IS NULL THEN
 -- @@
 -- -    v_agora := relogio();
 -- -    RETURN QUERY
 -- -    UPDATE fila_documentos AS fila
 -- -    SET status = 'concluido', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = NULL
--- -    WHERE fila.documento_id = p_documento
+-- -    WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
 -- -    RETURNING fila.documento_id, fila.status;
 -- +    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
 -- +    documento_id := p_documento;

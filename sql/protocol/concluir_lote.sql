@@ -11,6 +11,7 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_travados BIGINT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
@@ -19,13 +20,14 @@ DECLARE
 BEGIN
     PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
+        array_agg(inquilino),
         array_agg(documento_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
+        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
         CROSS JOIN fila_documentos AS fila
         WHERE
@@ -61,8 +63,9 @@ BEGIN
         fila.worker_id,
         'conclusao',
         v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_travados);
+    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET
@@ -76,8 +79,11 @@ BEGIN
         -- A reference says that the result was obtained.
         etapa = CASE WHEN fila.etapa <> 'confirmando' AND travado.referencia IS NOT NULL THEN 'obtido' ELSE fila.etapa END,
         referencia_externa = travado.referencia
-    FROM unnest(v_travados, v_referencias) AS travado (documento, referencia)
-    WHERE fila.documento_id = travado.documento
+    FROM unnest(v_inquilinos, v_travados, v_referencias) AS travado (inquilino, documento, referencia)
+    WHERE
+        fila.inquilino = travado.inquilino
+        AND fila.documento_id = travado.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     RETURNING fila.documento_id, fila.status, fila.versao;
 END
 $$;

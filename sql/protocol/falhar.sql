@@ -81,10 +81,12 @@ COMMENT ON FUNCTION sql_semana_12.falhar IS
 --  AS $$
 -- -#variable_conflict use_column
 -- @@
+-- -    v_inquilino TEXT;
 -- -    v_agora TIMESTAMPTZ;
 -- +    v_posse posse;
 -- @@
--- -    IF NOT travar(p_documento, p_worker, p_inquilino) THEN
+-- -    v_inquilino := travar(p_documento, p_worker, p_inquilino);
+-- -    IF v_inquilino IS NULL THEN
 -- +    v_posse := travar(p_documento, p_token, p_inquilino);
 -- +    IF v_posse.documento_id IS NULL THEN
 -- @@
@@ -92,7 +94,7 @@ COMMENT ON FUNCTION sql_semana_12.falhar IS
 -- -    RETURN QUERY
 -- -    UPDATE fila_documentos AS fila
 -- -    SET status = 'falhou', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = left(p_motivo, 200)
--- -    WHERE fila.documento_id = p_documento
+-- -    WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
 -- -    RETURNING fila.documento_id, fila.status;
 -- +    versao := mudar(v_posse, 'falhou', v_posse.worker_id, 'falha', p_motivo, relogio());
 -- +    documento_id := p_documento;

@@ -29,7 +29,7 @@ BEGIN
         -- @defence etapa: etapa = CASE WHEN p_para = 'pendente' THEN 'nao_chamado' ELSE p_posse.etapa END,
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
-    WHERE documento_id = p_posse.documento_id;
+    WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     -- @audit
     INSERT INTO auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro

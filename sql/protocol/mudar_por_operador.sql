@@ -14,7 +14,7 @@ BEGIN
         SELECT fila.ultimo_erro, fila.categoria_erro
         INTO v_erro, v_categoria
         FROM fila_documentos AS fila
-        WHERE fila.documento_id = p_posse.documento_id;
+        WHERE fila.inquilino = p_posse.inquilino AND fila.documento_id = p_posse.documento_id;
     END IF;
     RETURN mudar(p_posse, p_para, p_quem, p_motivo, v_erro, relogio(), v_categoria, p_disponivel_em);
 END

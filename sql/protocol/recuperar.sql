@@ -117,7 +117,6 @@ COMMENT ON FUNCTION sql_semana_12.recuperar IS
 -- -    FOR v_vencido IN
 -- +    FOR v_posse IN
 -- @@
--- +            fila.inquilino,
 -- +            fila.status,
 -- +            fila.versao,
 -- +            fila.token_reserva,
@@ -134,7 +133,7 @@ COMMENT ON FUNCTION sql_semana_12.recuperar IS
 -- -            reservado_ate = NULL,
 -- -            concluido_em = CASE WHEN v_vencido.esgotado THEN v_agora END,
 -- -            ultimo_erro = left(p_motivo, 200)
--- -        WHERE fila.documento_id = v_vencido.documento_id
+-- -        WHERE fila.inquilino = v_vencido.inquilino AND fila.documento_id = v_vencido.documento_id
 -- -        RETURNING fila.documento_id, fila.status, fila.tentativas, v_vencido.worker_id;
 -- +        documento_id := v_posse.documento_id;
 -- +        status := CASE WHEN v_posse.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;

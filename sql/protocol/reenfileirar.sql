@@ -24,7 +24,7 @@ BEGIN
     END IF;
     UPDATE fila_documentos AS fila
     SET max_tentativas = greatest(fila.max_tentativas, fila.tentativas + p_mais_tentativas)
-    WHERE fila.documento_id = p_documento;
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     versao := mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, relogio());
     documento_id := p_documento;
     status := 'pendente';

@@ -61,7 +61,7 @@ BEGIN
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
         versao = fila.versao + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.etapa, fila.versao;
 END
 $$;

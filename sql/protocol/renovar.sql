@@ -27,7 +27,7 @@ BEGIN
     RETURN QUERY
     UPDATE fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
-    WHERE fila.documento_id = p_documento
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
 END
 $$;

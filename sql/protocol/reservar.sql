@@ -25,35 +25,40 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_agora TIMESTAMPTZ;
-    v_escolhidos BIGINT[];
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     ELSE
-        v_escolhidos := ARRAY(
-            SELECT documento_id
+        SELECT array_agg(inquilino), array_agg(documento_id)
+        INTO v_inquilinos, v_documentos
+        FROM (
+            SELECT inquilino, documento_id
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
-        );
+        ) AS escolhido;
     END IF;
-    IF cardinality(v_escolhidos) = 0 THEN
+    IF v_documentos IS NULL THEN
         RETURN;
     END IF;
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_escolhidos));
+    v_tokens := novos_tokens(cardinality(v_documentos));
     UPDATE fila_documentos AS fila
     SET
         status = 'processando',
@@ -66,14 +71,18 @@ BEGIN
         concluido_em = NULL,
         ultimo_erro = NULL,
         categoria_erro = NULL
-    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
-    WHERE fila.documento_id = escolhido.documento;
+    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+    WHERE
+        fila.inquilino = escolhido.inquilino
+        AND fila.documento_id = escolhido.documento
+        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     -- @audit
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos);
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
         fila.documento_id,
@@ -87,8 +96,9 @@ BEGIN
         fila.etapa,
         fila.referencia_externa,
         fila.conteudo_xml
-    FROM fila_documentos AS fila
-    WHERE fila.documento_id = ANY(v_escolhidos)
+    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.disponivel_em, fila.documento_id;
 END
 $$;
@@ -133,12 +143,12 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- @@
 -- +    v_tokens BIGINT[];
 -- @@
--- +    IF cardinality(v_escolhidos) = 0 THEN
+-- +    IF v_documentos IS NULL THEN
 -- +        RETURN;
 -- +    END IF;
 -- @@
 -- +    -- Before the UPDATE, in which nothing is volatile.
--- +    v_tokens := novos_tokens(cardinality(v_escolhidos));
+-- +    v_tokens := novos_tokens(cardinality(v_documentos));
 -- +    UPDATE fila_documentos AS fila
 -- +    SET
 -- +        status = 'processando',
@@ -150,13 +160,17 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- +        iniciado_em = v_agora,
 -- +        concluido_em = NULL,
 -- +        ultimo_erro = NULL
--- +    FROM unnest(v_escolhidos, v_tokens) AS escolhido (documento, token)
--- +    WHERE fila.documento_id = escolhido.documento;
+-- +    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+-- +    WHERE
+-- +        fila.inquilino = escolhido.inquilino
+-- +        AND fila.documento_id = escolhido.documento
+-- +        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
 -- +    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
 -- +    SELECT
 -- +        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
--- +    FROM fila_documentos AS fila
--- +    WHERE fila.documento_id = ANY(v_escolhidos);
+-- +    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+-- +    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+-- +    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
 -- @@
 -- -    WITH reservados AS (
 -- -        UPDATE fila_documentos AS fila
@@ -168,7 +182,11 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- -            iniciado_em = v_agora,
 -- -            concluido_em = NULL,
 -- -            ultimo_erro = NULL
--- -        WHERE fila.documento_id = ANY(v_escolhidos)
+-- -        FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+-- -        WHERE
+-- -            fila.inquilino = escolhido.inquilino
+-- -            AND fila.documento_id = escolhido.documento
+-- -            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
 -- -        RETURNING fila.*
 -- -    )
 -- -
@@ -184,7 +202,8 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- +        fila.tentativas,
 -- +        fila.reservado_ate,
 -- +        fila.conteudo_xml
--- +    FROM fila_documentos AS fila
--- +    WHERE fila.documento_id = ANY(v_escolhidos)
+-- +    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
+-- +    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+-- +    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
 -- +    ORDER BY fila.criado_em, fila.documento_id;
 -- @lesson 05

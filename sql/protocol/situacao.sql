@@ -27,7 +27,8 @@ SELECT
                 SELECT min(etapa.quando)
                 FROM sql_semana_12.auditoria AS etapa
                 WHERE
-                    etapa.documento_id = fila.documento_id
+                    etapa.inquilino = fila.inquilino
+                    AND etapa.documento_id = fila.documento_id
                     AND etapa.token_reserva = fila.token_reserva
                     AND etapa.de = etapa.para
             ),
@@ -70,7 +71,8 @@ COMMENT ON VIEW sql_semana_12.situacao IS
 -- +                SELECT min(etapa.quando)
 -- +                FROM sql_semana_12.auditoria AS etapa
 -- +                WHERE
--- +                    etapa.documento_id = fila.documento_id
+-- +                    etapa.inquilino = fila.inquilino
+-- +                    AND etapa.documento_id = fila.documento_id
 -- +                    AND etapa.token_reserva = fila.token_reserva
 -- +                    AND etapa.de = etapa.para
 -- +            ),

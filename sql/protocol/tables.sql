@@ -5,8 +5,8 @@
 -- that has documents from one lesson to the next.
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
-    documento_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    chave TEXT NOT NULL UNIQUE,
+    documento_id BIGINT GENERATED ALWAYS AS IDENTITY,
+    chave TEXT NOT NULL,
     nome_arquivo TEXT NOT NULL,
     conteudo_xml XML NOT NULL,
     status TEXT NOT NULL DEFAULT 'pendente',
@@ -26,13 +26,18 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     categoria_erro TEXT CHECK (
         categoria_erro IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda')
     ),
-    chave_operacao TEXT UNIQUE NOT NULL,
+    -- Beside the key, since xml has no equality. Null where the document did not come by enfileirar.
+    conteudo_sha256 BYTEA,
+    chave_operacao TEXT NOT NULL,
     etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
         etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
     ),
     referencia_externa TEXT,
     -- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact.
     renovacoes INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (inquilino, documento_id),
+    -- What a tenant calls a document is its own affair. chave_operacao holds both, so that it needs no key.
+    UNIQUE (inquilino, chave),
     -- The slash ends the tenant's name in chave_operacao, so that two tenants never meet in one.
     CONSTRAINT fila_documentos_inquilino_check CHECK (inquilino NOT LIKE '%/%'),
     CONSTRAINT fila_documentos_status_check CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado'))
@@ -42,7 +47,6 @@ COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
 
 CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
-    auditoria_id BIGINT GENERATED ALWAYS AS IDENTITY,
     inquilino TEXT NOT NULL,
     documento_id BIGINT NOT NULL,
     versao BIGINT NOT NULL,
@@ -52,7 +56,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     quem TEXT NOT NULL,
     por_que TEXT NOT NULL,
     quando TIMESTAMPTZ NOT NULL,
-    PRIMARY KEY (documento_id, versao),
+    PRIMARY KEY (inquilino, documento_id, versao),
     -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
     categoria_erro TEXT
 );

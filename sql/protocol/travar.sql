@@ -53,14 +53,15 @@ COMMENT ON FUNCTION sql_semana_12.travar IS
 -- @lesson 06
 -- @@
 -- -FUNCTION sql_semana_12.travar(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT)
--- -RETURNS BOOLEAN
+-- -RETURNS TEXT
 -- +FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 -- +RETURNS sql_semana_12.posse
 -- @@
--- +DECLARE
+-- -    v_inquilino TEXT;
 -- +    v_posse posse;
 -- @@
--- -    PERFORM 1
+-- -    SELECT inquilino
+-- -    INTO v_inquilino
 -- -    FROM fila_documentos
 -- +    SELECT
 -- +        fila.documento_id,
@@ -83,6 +84,6 @@ COMMENT ON FUNCTION sql_semana_12.travar IS
 -- +        AND fila.token_reserva = p_token
 -- +        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
 -- @@
--- -    RETURN FOUND;
+-- -    RETURN v_inquilino;
 -- +    RETURN v_posse;
 -- @lesson 05

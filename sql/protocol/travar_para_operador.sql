@@ -9,14 +9,15 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_inquilinos TEXT[];
     v_posse posse;
     v_reservado_ate TIMESTAMPTZ;
 BEGIN
     PERFORM exigir_quem(p_quem);
     PERFORM exigir_motivo(p_motivo);
-    -- Look first: a command that is refused locks nothing.
-    IF NOT EXISTS (
-        SELECT 1
+    -- Look first: a command that is refused locks nothing. Without a tenant this looks at the whole key.
+    v_inquilinos := ARRAY(
+        SELECT fila.inquilino
         FROM fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
@@ -24,7 +25,12 @@ BEGIN
             AND fila.status = ANY(p_de)
             AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    ) THEN
+    );
+    IF cardinality(v_inquilinos) > 1 THEN
+        RAISE EXCEPTION 'document %: more than one tenant has a document of this number, so p_inquilino must name it', p_documento
+            USING ERRCODE = '22023';
+    END IF;
+    IF cardinality(v_inquilinos) = 0 THEN
         RETURN NULL;
     END IF;
     BEGIN
@@ -43,14 +49,16 @@ BEGIN
         INTO v_posse
         FROM fila_documentos AS fila
         WHERE
-            fila.documento_id = p_documento
+            fila.inquilino = v_inquilinos[1]
+            AND fila.documento_id = p_documento
             AND fila.versao = p_versao
             AND fila.status = ANY(p_de)
-            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
         FOR NO KEY UPDATE;
         -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
         IF v_posse.status = 'processando' THEN
-            SELECT fila.reservado_ate INTO v_reservado_ate FROM fila_documentos AS fila WHERE fila.documento_id = p_documento;
+            SELECT fila.reservado_ate INTO v_reservado_ate
+            FROM fila_documentos AS fila
+            WHERE fila.inquilino = v_inquilinos[1] AND fila.documento_id = p_documento;
         END IF;
         IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
             RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';

@@ -193,7 +193,7 @@ def broken(session: psycopg.Connection) -> list[tuple[object, ...]]:
         " FROM auditoria WINDOW documento AS (PARTITION BY documento_id ORDER BY versao)"
         ") SELECT fila.documento_id, fila.status, fila.versao FROM fila_documentos AS fila"
         " LEFT JOIN corrente ON fila.documento_id = corrente.documento_id"
-        " GROUP BY fila.documento_id"
+        " GROUP BY fila.inquilino, fila.documento_id"
         " HAVING fila.versao <> count(corrente.versao)"
         " OR bool_or(corrente.versao <> corrente.numero OR corrente.de <> corrente.antes)"
         " OR fila.status <> coalesce((array_agg(corrente.para ORDER BY corrente.versao DESC))[1], 'pendente')"

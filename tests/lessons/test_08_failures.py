@@ -255,8 +255,10 @@ def test_a_tenant_is_served_with_its_own_only(queue: psycopg.Connection) -> None
 
 
 def test_a_known_key_is_enqueued_once(queue: psycopg.Connection) -> None:
-    calls = [queue.execute("SELECT documento_id FROM enfileirar('A', 'a.xml', '<a/>')").fetchall() for _ in range(2)]
-    assert calls == [[(5,)], []]
+    calls = [
+        queue.execute("SELECT documento_id, novo FROM enfileirar('A', 'a.xml', '<a/>')").fetchall() for _ in range(2)
+    ]
+    assert calls == [[(5, True)], [(5, False)]]
 
 
 # The schema

@@ -87,7 +87,7 @@ def test_a_command_leaves_one_audit_row_and_one_version_more(queue: psycopg.Conn
     assert send(queue, command, motivo="por isto") == [(1,)]
     after = rows(queue, "SELECT versao - 1, (SELECT count(*) - 1 FROM auditoria) FROM examinar(1)")
     assert after == before
-    last = rows(queue, "SELECT versao, quem, por_que FROM auditoria ORDER BY auditoria_id DESC LIMIT 1")
+    last = rows(queue, "SELECT versao, quem, por_que FROM auditoria ORDER BY quando DESC LIMIT 1")
     assert last == [(int(str(before[0][0])) + 1, "operador", "por isto")]
 
 

@@ -15,7 +15,7 @@ NEXT_STAGES = {
     "obtido": ["obtido", "confirmando"],
     "confirmando": ["confirmando"],
 }
-LOCKED, BAD_INPUT, BAD_STATE = "55P03", "22023", "55000"
+LOCKED, BAD_INPUT, BAD_STATE, OTHER_CONTENT = "55P03", "22023", "55000", "QL001"
 CRASH = "reserva vencida"  # what an operator's pause says of an orphan's attempt
 SECRET = "canario"
 
@@ -78,6 +78,7 @@ class Kept:
     pending: Document | None = None
     holder: str | None = None
     written: bool = False  # and not only locked
+    content: str = ""
 
 
 class Refused(Exception):
@@ -145,20 +146,26 @@ class Model:
     # The application
 
     def enfileirar(
-        self, call: Call, chave: str, _: str, __: str, inquilino: str, due: datetime | None, limit: int
+        self, call: Call, chave: str, _: str, content: str, inquilino: str, due: datetime | None, limit: int
     ) -> list[Row]:
         for key, each in self.kept.items():
-            if chave in {known.chave for known in (each.committed, each.pending) if known}:
+            if (inquilino, chave) in {
+                (known.inquilino, known.chave) for known in (each.committed, each.pending) if known
+            }:
                 if each.written and not self.free_for(call.who, key):
                     raise Refused(LOCKED)  # a row that is being written may be gone in a moment, so the server waits
-                return []
+                if content != each.content:
+                    raise Refused(OTHER_CONTENT)
+                return [(key, False)]
         if not call.rows:
-            return [("a new id",)]
+            return [("a new id", True)]
         key = call.rows[0][0]
         assert isinstance(key, int) and key not in self.kept, "an id was used twice"
         available = latest(call.clock, Span(due, due)) if due else call.clock
-        self.kept[key] = Kept(None, Document(key, inquilino, chave, limit, available), call.who, written=True)
-        return [(key,)]
+        self.kept[key] = Kept(
+            None, Document(key, inquilino, chave, limit, available), call.who, written=True, content=content
+        )
+        return [(key, True)]
 
     # Workers
 

@@ -112,4 +112,57 @@ def test_a_number_that_is_taken_is_an_error_and_loses_no_document(
     with pytest.raises(psycopg.errors.UniqueViolation, match="fila_documentos_pkey"):
         application.execute("SELECT enfileirar('NEW-1', 'x.xml', '<a/>')")
     assert len(rows(application, "SELECT * FROM enfileirar('NEW-1', 'x.xml', '<a/>')")) == 1
-    assert rows(application, "SELECT * FROM enfileirar('NEW-1', 'x.xml', '<a/>')") == []
+    assert rows(application, "SELECT * FROM enfileirar('NEW-1', 'x.xml', '<a/>')") == [(6, False)]
+
+
+def test_a_key_is_a_tenants_own(two: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+    application, _ = two
+    enqueue = "SELECT novo FROM enfileirar('K', 'x.xml', %s, %s)"
+    assert [rows(application, enqueue, f"<{tenant}/>", tenant) for tenant in ("a", "b", "a")] == [
+        [(True,)],
+        [(True,)],
+        [(False,)],
+    ]
+    assert rows(application, "SELECT chave_operacao FROM fila_documentos WHERE chave = 'K' ORDER BY 1") == [
+        ("a/K",),
+        ("b/K",),
+    ]
+
+
+def test_another_content_under_the_same_key_is_an_error_of_its_own(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    application, _ = two
+    assert len(rows(application, "SELECT * FROM enfileirar('K', 'x.xml', '<a>1</a>')")) == 1
+    with pytest.raises(psycopg.Error, match="another content") as refused:
+        application.execute("SELECT enfileirar('K', 'x.xml', '<a>2</a>')")
+    assert refused.value.sqlstate == "QL001"
+    # What came by COPY has no SHA-256 beside its key: it is known, and not compared.
+    application.execute("UPDATE fila_documentos SET conteudo_sha256 = NULL WHERE chave = 'K'")
+    assert rows(application, "SELECT novo FROM enfileirar('K', 'x.xml', '<a>2</a>')") == [(False,)]
+
+
+def test_a_number_that_two_tenants_have_needs_the_tenants_name(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    """The identity gives each number once; rows that came with their numbers may not."""
+    worker, _ = two
+    worker.execute("UPDATE fila_documentos SET status = 'pausado' WHERE documento_id <= 4")
+    worker.execute(
+        "INSERT INTO fila_documentos (inquilino, documento_id, chave, chave_operacao, nome_arquivo, conteudo_xml, disponivel_em)"
+        " OVERRIDING SYSTEM VALUE SELECT tenant, 7, 'K', tenant || '/K', 'x.xml', '<a/>', relogio() FROM unnest('{a,b}'::TEXT[]) AS tenant"
+    )
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="more than one tenant"):
+        worker.execute("SELECT pausar(7, 0, 'ana', 'motivo')")
+    assert len(rows(worker, "SELECT * FROM pausar(7, 0, 'ana', 'motivo', 'a')")) == 1
+    assert len(rows(worker, "SELECT * FROM retomar(7, 1, 'ana', 'motivo')")) == 1  # only one of them is paused
+    claimed = rows(worker, "SELECT documento_id, token_reserva FROM reservar('w', 2)")
+    assert [document for document, _ in claimed] == [7, 7]
+    outcome = "SELECT documento_id, versao FROM {}"
+    # The token tells them apart; that of b is the longest due.
+    assert rows(worker, outcome.format("falhar(7, %s, 'sistemico', 'motivo')"), claimed[0][1]) == [(7, 2)]
+    assert rows(worker, outcome.format("concluir_lote('{7}', ARRAY[%s::BIGINT])"), claimed[1][1]) == [(7, 4)]
+    assert rows(worker, "SELECT inquilino, status FROM fila_documentos WHERE documento_id = 7 ORDER BY 1") == [
+        ("a", "concluido"),
+        ("b", "pendente"),
+    ]

@@ -191,11 +191,17 @@ def test_a_batch_that_is_finished_reads_no_more_than_its_documents(plans: Plans,
     [
         ("fila_documentos_devidos_idx", ("reservar", "worker-a", 1, "30 seconds", None)),
         ("fila_documentos_devidos_inquilino_idx", ("reservar", "worker-a", 1, "30 seconds", RARE)),
-        ("fila_documentos_processando_idx", ("recuperar", "vigia", "reserva vencida", 100, RARE)),
+        ("fila_documentos_processando_idx", ("recuperar", "vigia", "reserva vencida", 1, None)),
     ],
 )
 def test_without_its_index_a_statement_is_seen_to_read_more(plans: Plans, index: str, call: tuple[Any, ...]) -> None:
+    def read() -> int:
+        for _ in range(2):  # the first of them reads catalogs, too
+            with plans.connection.transaction(force_rollback=True):
+                plans.call(*call)
+        return plans.buffers()
+
     with plans.connection.transaction(force_rollback=True):
+        with_it = read()
         plans.connection.execute(f"DROP INDEX {index}".encode())
-        rows = plans.call(*call)
-        assert plans.sequential_scans() or plans.buffers() > COLD + 40 * len(rows)
+        assert read() > 1.5 * with_it

@@ -38,7 +38,7 @@ TENANTS = ("norte", "sul")
 
 # What the model answers, in the order in which it does.
 COLUMNS = {
-    "enfileirar": "documento_id",
+    "enfileirar": "documento_id, novo",
     "reservar": "documento_id, token_reserva, versao, tentativas, etapa, inquilino, chave, chave_operacao, referencia_externa",
     "renovar": "documento_id",
     "registrar_etapa": "documento_id, etapa, versao",
@@ -116,10 +116,17 @@ class Protocol(RuleBasedStateMachine):
 
     # The application
 
-    @rule(who=sessions, key=st.integers(0, 9), tenant=st.sampled_from(TENANTS), wait=waits, limit=st.integers(1, 4))
-    def enqueue(self, who: str, key: int, tenant: str, wait: int, limit: int) -> None:
+    @rule(
+        who=sessions,
+        key=st.integers(0, 9),
+        content=st.sampled_from(("<nfe/>", "<nfe/>", "<nfe/>", "<nfe>2</nfe>")),
+        tenant=st.sampled_from(TENANTS),
+        wait=waits,
+        limit=st.integers(1, 4),
+    )
+    def enqueue(self, who: str, key: int, tenant: str, wait: int, limit: int, content: str = "<nfe/>") -> None:
         due = self.connections.clock() + timedelta(seconds=wait) if wait else None
-        self.call(who, "enfileirar", f"NFE-{key}", "nfe.xml", "<nfe/>", tenant, due, limit)
+        self.call(who, "enfileirar", f"NFE-{key}", "nfe.xml", content, tenant, due, limit)
 
     # Workers
 

@@ -33,7 +33,8 @@ FRENCH_MESSAGES = Path("/usr/share/locale/fr/LC_MESSAGES/postgres-15.mo")
         ("2200N", "invalid_xml_content"),
         ("P0001", "raise_exception"),
         ("25P02", "in_failed_sql_transaction"),
-        ("QL001", "unknown condition"),
+        ("QL001", "other_content_under_the_key"),
+        ("QL002", "unknown condition"),
         ("", "unknown condition"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_finish_and_the_next_claim_are_one_transaction(
     assert fetch(queue_09, "SELECT count(DISTINCT xmin::TEXT) FROM sql_semana_12.auditoria") == [(transactions,)]
     together = (
         "SELECT count(*) FROM sql_semana_12.auditoria AS a INNER JOIN sql_semana_12.auditoria AS b ON a.xmin::TEXT = b.xmin::TEXT"
-        " WHERE a.para = 'concluido' AND b.de = 'pendente' AND b.auditoria_id < a.auditoria_id"
+        " WHERE a.para = 'concluido' AND b.de = 'pendente' AND b.quando < a.quando"
     )
     assert fetch(queue_09, together) == [(0,)], "the finish comes first"
 

@@ -83,7 +83,8 @@ def read(connection: psycopg.Connection, schema: str = SCHEMA) -> Tables:
         " FROM {}.fila_documentos"
     )
     audit = sql.SQL(
-        "SELECT auditoria_id, documento_id, versao, de, para, token_reserva, quem, por_que, quando FROM {}.auditoria"
+        "SELECT row_number() OVER (ORDER BY quando, documento_id, versao),"
+        " documento_id, versao, de, para, token_reserva, quem, por_que, quando FROM {}.auditoria"
         " ORDER BY documento_id, versao"
     )
     with connection.transaction():

@@ -27,8 +27,8 @@ INSERT INTO sql_semana_12.fila_documentos (chave, nome_arquivo, conteudo_xml)
 VALUES (%s, %s, xmlparse(DOCUMENT %s))
 RETURNING documento_id
 """
-# From lesson 08 on the one who brings a document says when it is due; the function does. It gives no row for a key it knows.
-ENQUEUE = "SELECT documento_id FROM sql_semana_12.enfileirar(%s, %s, xmlparse(DOCUMENT %s))"
+# From lesson 08 on the one who brings a document says when it is due; the function does. novo is false for a key it knows.
+ENQUEUE = "SELECT documento_id FROM sql_semana_12.enfileirar(%s, %s, xmlparse(DOCUMENT %s)) WHERE novo"
 # Asked of the catalog, since a name that may not be used cannot be looked up.
 ENQUEUES = """
 SELECT count(*) > 0
@@ -59,13 +59,14 @@ NFE = "{http://www.portalfiscal.inf.br/nfe}"
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 DUPLICATE = "23505"
+OTHER_CONTENT = "QL001"
 MALFORMED = "2200M"
 UNTRANSLATABLE = "22P05"
 NO_QUEUE = ("3F000", "42P01")
 NO_XML = "0A000"
 LOST = "08006"
 # Data exceptions, integrity violations, program limits: another document may pass all the same.
-CLASSES_OF_THE_DOCUMENT = ("22", "23", "54")
+CLASSES_OF_THE_DOCUMENT = ("22", "23", "54", OTHER_CONTENT)
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,11 @@ def _reason(sqlstate: str, key: str) -> Text:
     """Why the server refused one document."""
     if sqlstate == DUPLICATE:
         return Text(f"{key} is in the queue already.", f"{key} já está na fila.")
+    if sqlstate == OTHER_CONTENT:
+        return Text(
+            f"{key} is in the queue already, with another content: give the new document a key of its own.",
+            f"{key} já está na fila, com outro conteúdo: dê ao documento novo uma chave própria.",
+        )
     if sqlstate == MALFORMED:
         return Text(
             "The server finds it malformed, this lab does not: is it nested too deeply?",

@@ -47,7 +47,12 @@ def difference(expected: str, seen: str) -> str:
 
 
 def condition(sqlstate: str) -> str:
-    """The condition's name for an SQLSTATE, as in appendix A of PostgreSQL's manual: 55P03 gives lock_not_available."""
+    """The condition's name for an SQLSTATE, as in appendix A of PostgreSQL's manual: 55P03 gives lock_not_available.
+
+    QL001 is the protocol's own.
+    """
+    if sqlstate == "QL001":
+        return "other_content_under_the_key"
     try:
         name = errors.lookup(sqlstate).__name__
     except KeyError:
