@@ -37,7 +37,11 @@ ADD COLUMN IF NOT EXISTS renovacoes INTEGER NOT NULL DEFAULT 0;
 
 -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
 ALTER TABLE sql_semana_12.auditoria
-ADD COLUMN IF NOT EXISTS categoria_erro TEXT;
+ADD COLUMN IF NOT EXISTS categoria_erro TEXT,
+-- Beside quem, which the caller says of themselves: the account that was logged in, which nothing said before this lesson.
+ADD COLUMN IF NOT EXISTS conectado_como TEXT;
+ALTER TABLE sql_semana_12.auditoria
+ALTER COLUMN conectado_como SET DEFAULT session_user;
 
 CREATE INDEX IF NOT EXISTS auditoria_falhas_idx
 ON sql_semana_12.auditoria (categoria_erro)
@@ -220,7 +224,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         INTO v_posse
         FROM fila_documentos AS fila
         WHERE
@@ -313,7 +318,7 @@ BEGIN
     FROM fila_documentos AS fila
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
-    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;
@@ -467,6 +472,10 @@ COMMENT ON FUNCTION sql_semana_12.reenfileirar IS
 'Gives a failed or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
+COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
+'Who made the change, as they say themselves.';
+COMMENT ON COLUMN sql_semana_12.auditoria.conectado_como IS
+'The account (session_user) that made the change, whatever name it gave.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
 'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';
 COMMENT ON VIEW sql_semana_12.situacao IS

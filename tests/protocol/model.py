@@ -10,7 +10,7 @@ from typing import Any
 MAXIMUM = timedelta(minutes=15)  # of one attempt, as tempo_maximo() says
 LONGEST_DELAY = timedelta(minutes=5)
 NEXT_STAGES = {
-    "nao_chamado": ["nao_chamado", "desconhecido"],
+    "nao_chamado": ["nao_chamado", "desconhecido", "obtido"],
     "desconhecido": ["desconhecido", "nao_chamado", "obtido"],
     "obtido": ["obtido", "confirmando"],
     "confirmando": ["confirmando"],
@@ -54,6 +54,7 @@ class Document:
     iniciado_em: Span | None = None
     etapa: str = "nao_chamado"
     referencia_externa: str | None = None
+    chamada_basta: bool = False
     categoria_erro: str | None = None
     ultimo_erro: str | None = None
     concluido_em: Span | None = None
@@ -212,17 +213,22 @@ class Model:
         held = self._held(call, key, token, tenant)
         if held is None:
             return []
-        assert held.iniciado_em is not None and held.reservado_ate is not None
-        end, before = held.iniciado_em + MAXIMUM, held.reservado_ate
-        if not call.rows and call.clock.last >= end.first:
+        assert held.iniciado_em is not None
+        if not call.rows and call.clock.last >= (held.iniciado_em + MAXIMUM).first:
             return []
-        until = call.clock + lease
-        first, last = (max(before.first, min(until.first, end.first)), max(before.last, min(until.last, end.last)))
-        self.write(call.who, replace(held, reservado_ate=Span(first, last)))
+        self.write(call.who, replace(held, reservado_ate=renewed(call, held, lease)))
         return [(key,)]
 
     def registrar_etapa(
-        self, call: Call, key: int, token: int, stage: str, reference: str | None, tenant: str | None
+        self,
+        call: Call,
+        key: int,
+        token: int,
+        stage: str,
+        reference: str | None,
+        tenant: str | None,
+        lease: timedelta = timedelta(seconds=30),
+        suffices: bool | None = None,
     ) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:
@@ -232,7 +238,17 @@ class Model:
         if stage in ("nao_chamado", "desconhecido") and reference is not None:
             raise Refused(BAD_INPUT)
         known = same(reference, held)
-        changed = replace(held, etapa=stage, referencia_externa=known, versao=held.versao + 1)
+        assert held.iniciado_em is not None
+        if stage in ("desconhecido", "confirmando") and not call.rows and call.clock.last >= (held.iniciado_em + MAXIMUM).first:
+            return []
+        changed = replace(
+            held,
+            etapa=stage,
+            referencia_externa=known,
+            versao=held.versao + 1,
+            reservado_ate=renewed(call, held, lease),
+            chamada_basta=held.chamada_basta if suffices is None else suffices,
+        )
         self.write(call.who, audited(call, held, changed, held.worker_id, f"etapa {stage}"))
         return [(key, stage, changed.versao)]
 
@@ -411,6 +427,13 @@ class Model:
         return [(held.documento_id, to, changed.versao)]
 
 
+def renewed(call: Call, held: Document, lease: timedelta) -> Span:
+    """The deadline after a renewal: never an earlier one, and none behind the maximum run time."""
+    assert held.iniciado_em is not None and held.reservado_ate is not None
+    before, until, end = held.reservado_ate, call.clock + lease, held.iniciado_em + MAXIMUM
+    return Span(max(before.first, min(until.first, end.first)), max(before.last, min(until.last, end.last)))
+
+
 def audited(
     call: Call, before: Document, after: Document, who: str | None, why: str | None, failed: str | None = None
 ) -> Document:
@@ -438,7 +461,9 @@ def destination(document: Document, exhausted: bool) -> str:
     """Where an attempt that did not finish leaves its document."""
     if not exhausted:
         return "pendente"
-    return {"nao_chamado": "falhou", "desconhecido": "conciliacao"}.get(document.etapa, "concluido")
+    if document.etapa == "nao_chamado":
+        return "falhou"
+    return "concluido" if document.etapa != "desconhecido" and document.chamada_basta else "conciliacao"
 
 
 def delay(clock: Span, attempts: int) -> Span:

@@ -140,15 +140,32 @@ class Protocol(RuleBasedStateMachine):
         self.call(who, "renovar", *self.some_token(who, pick), lease, tenant)
 
     @precondition(lambda self: self.model.in_work())
-    @rule(who=sessions, pick=picks, stage=picks, reference=references, tenant=tenants)
-    def record_stage(self, who: str, pick: int, stage: int, reference: str | None, tenant: str | None) -> None:
+    @rule(
+        who=sessions,
+        pick=picks,
+        stage=picks,
+        reference=references,
+        tenant=tenants,
+        lease=leases,
+        suffices=st.sampled_from((None, True, False)),
+    )
+    def record_stage(
+        self,
+        who: str,
+        pick: int,
+        stage: int,
+        reference: str | None,
+        tenant: str | None,
+        lease: timedelta = timedelta(seconds=30),
+        suffices: bool | None = None,
+    ) -> None:
         document, token = self.some_token(who, pick)
         seen = self.model.seen_by(who).get(document)
         likely = NEXT_STAGES[seen.etapa] if seen and stage % 5 else list(NEXT_STAGES)
         chosen = likely[stage // 5 % len(likely)]
         if stage % 5 > 1:
             reference = "R2" if chosen == "obtido" else None
-        self.call(who, "registrar_etapa", document, token, chosen, reference, tenant)
+        self.call(who, "registrar_etapa", document, token, chosen, reference, tenant, lease, suffices)
 
     @precondition(lambda self: self.model.tokens)
     @rule(who=sessions, pick=picks, outcome=st.sampled_from(OUTCOMES), reference=references, tenant=tenants)
