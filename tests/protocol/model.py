@@ -239,7 +239,11 @@ class Model:
             raise Refused(BAD_INPUT)
         known = same(reference, held)
         assert held.iniciado_em is not None
-        if stage in ("desconhecido", "confirmando") and not call.rows and call.clock.last >= (held.iniciado_em + MAXIMUM).first:
+        if (
+            stage in ("desconhecido", "confirmando")
+            and not call.rows
+            and call.clock.last >= (held.iniciado_em + MAXIMUM).first
+        ):
             return []
         changed = replace(
             held,

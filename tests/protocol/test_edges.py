@@ -168,7 +168,9 @@ def test_a_number_that_two_tenants_have_needs_the_tenants_name(
     ]
 
 
-def test_a_result_ends_a_document_only_where_the_call_was_all(two: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+def test_a_result_ends_a_document_only_where_the_call_was_all(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
     """Work that also writes inside the database is not done when its call is: at the last attempt people decide."""
     worker, _ = two
     worker.execute("UPDATE fila_documentos SET max_tentativas = 1")
@@ -222,7 +224,9 @@ def test_the_audit_names_the_account_beside_the_name_that_was_claimed(
     operator, _ = two
     ((account,),) = rows(operator, "SELECT session_user::TEXT")
     rows(operator, "SELECT * FROM pausar(1, 0, 'somebody else', 'motivo')")
-    assert rows(operator, "SELECT quem, conectado_como FROM auditoria WHERE documento_id = 1") == [("somebody else", account)]
+    assert rows(operator, "SELECT quem, conectado_como FROM auditoria WHERE documento_id = 1") == [
+        ("somebody else", account)
+    ]
 
 
 def put_forward(session: psycopg.Connection, interval: str) -> None:
