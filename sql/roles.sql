@@ -80,11 +80,36 @@ BEGIN
     END IF;
     IF to_regrole('sql_semana_12_reader') IS NOT NULL THEN
         GRANT SELECT ON
-            sql_semana_12.fila_documentos,
             sql_semana_12.auditoria,
             sql_semana_12.situacao,
-            sql_semana_12.falhas_por_categoria
+            sql_semana_12.falhas_por_categoria,
+            sql_semana_12.para_pessoas
         TO sql_semana_12_reader;
+        -- All of the queue but the documents themselves.
+        GRANT SELECT (
+            documento_id,
+            chave,
+            nome_arquivo,
+            status,
+            tentativas,
+            worker_id,
+            criado_em,
+            iniciado_em,
+            concluido_em,
+            ultimo_erro,
+            inquilino,
+            reservado_ate,
+            token_reserva,
+            versao,
+            disponivel_em,
+            max_tentativas,
+            categoria_erro,
+            chave_operacao,
+            etapa,
+            referencia_externa,
+            chamada_basta,
+            renovacoes
+        ) ON sql_semana_12.fila_documentos TO sql_semana_12_reader;
         -- A view reads tables as its owner, but calls functions as its reader.
         GRANT EXECUTE ON FUNCTION sql_semana_12.relogio TO sql_semana_12_reader;
     END IF;
@@ -92,7 +117,8 @@ BEGIN
         GRANT SELECT ON
             sql_semana_12.auditoria,
             sql_semana_12.situacao,
-            sql_semana_12.falhas_por_categoria
+            sql_semana_12.falhas_por_categoria,
+            sql_semana_12.para_pessoas
         TO sql_semana_12_operator;
         GRANT EXECUTE ON FUNCTION
             sql_semana_12.relogio,
@@ -101,6 +127,9 @@ BEGIN
             sql_semana_12.retomar,
             sql_semana_12.confirmar,
             sql_semana_12.reenfileirar,
+            sql_semana_12.reenfileirar_falhos,
+            sql_semana_12.substituir_conteudo,
+            sql_semana_12.cancelar,
             sql_semana_12.recuperar
         TO sql_semana_12_operator;
     END IF;

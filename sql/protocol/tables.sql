@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     UNIQUE (inquilino, chave),
     -- The slash ends the tenant's name in chave_operacao, so that two tenants never meet in one.
     CONSTRAINT fila_documentos_inquilino_check CHECK (inquilino NOT LIKE '%/%'),
-    CONSTRAINT fila_documentos_status_check CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado'))
+    CONSTRAINT fila_documentos_status_check
+    CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado', 'cancelado'))
 );
 
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS

@@ -58,6 +58,7 @@ class Document:
     categoria_erro: str | None = None
     ultimo_erro: str | None = None
     concluido_em: Span | None = None
+    was_called: bool = False  # in the audit, not in the table
     # Its last row in auditoria: tenant, from, to, who, why, class of failure; and when.
     auditado: Row = (None,) * 6
     quando: Span | None = None
@@ -114,6 +115,10 @@ class Model:
         """The documents as a session sees them, by id; None for one that changes nothing."""
         views = {key: each.pending if who and each.holder == who else each.committed for key, each in self.kept.items()}
         return {key: view for key, view in views.items() if view is not None}
+
+    def called(self, who: str) -> set[int]:
+        """The documents for which an attempt may have called, as a session sees them."""
+        return {key for key, each in self.seen_by(who).items() if each.was_called}
 
     def in_work(self) -> bool:
         """Whether any document is in work, as far as it is committed."""
@@ -252,6 +257,7 @@ class Model:
             versao=held.versao + 1,
             reservado_ate=renewed(call, held, lease),
             chamada_basta=held.chamada_basta if suffices is None else suffices,
+            was_called=held.was_called or stage == "desconhecido",
         )
         self.write(call.who, audited(call, held, changed, held.worker_id, f"etapa {stage}"))
         return [(key, stage, changed.versao)]
@@ -351,6 +357,38 @@ class Model:
         held = replace(held, max_tentativas=max(held.max_tentativas, held.tentativas + more))
         return self._command(call, held, "pendente", who, reason, call.clock)
 
+    def cancelar(self, call: Call, key: int, version: int, who: str, reason: str, tenant: str | None) -> list[Row]:
+        held = self._as_operator(call, key, version, ("pendente", "pausado", "falhou", "conciliacao"), tenant)
+        return [] if held is None else self._command(call, held, "cancelado", who, reason)
+
+    def substituir_conteudo(
+        self, call: Call, key: int, version: int, content: str, who: str, reason: str, tenant: str | None
+    ) -> list[Row]:
+        held = self._as_operator(call, key, version, ("pendente", "pausado", "falhou"), tenant)
+        if held is None:
+            return []
+        if held.etapa != "nao_chamado" or key in self.called(call.who):
+            raise Refused(BAD_STATE)
+        changed = replace(held, versao=held.versao + 1)
+        self.write(call.who, audited(call, held, changed, who, redacted(f"conteudo: {reason}")))
+        self.kept[key].content = content
+        return [(key, held.status, changed.versao)]
+
+    def reenfileirar_falhos(
+        self, call: Call, category: str, who: str, reason: str, more: int, limit: int, tenant: str | None
+    ) -> list[Row]:
+        failed = [
+            each
+            for key, each in sorted(self.seen_by(call.who).items())
+            if (each.status, each.categoria_erro) == ("falhou", category)
+            and tenant in (None, each.inquilino)
+            and self.free_for(call.who, key)
+        ]
+        answer = []
+        for each in failed[:limit]:
+            answer += self.reenfileirar(call, each.documento_id, each.versao, who, reason, more, each.inquilino)
+        return answer
+
     # What they share
 
     def _held(self, call: Call, key: int, token: int, tenant: str | None) -> Document | None:
@@ -421,7 +459,7 @@ class Model:
             token_reserva=None,
             worker_id=None if to == "pendente" else held.worker_id,
             reservado_ate=None,
-            concluido_em=call.clock if to in ("concluido", "falhou") else None,
+            concluido_em=call.clock if to in ("concluido", "falhou", "cancelado") else None,
             disponivel_em=due or held.disponivel_em,
             categoria_erro=None if to == "concluido" else category,
             ultimo_erro=None if to == "concluido" else redacted(error),

@@ -148,7 +148,7 @@ def test_what_a_role_may_do_too_much_is_found(with_roles: psycopg.Connection) ->
             "EXECUTE WITH GRANT OPTION",
             "reservar",
         ),
-        ("{reader} TO {application}", "application", "SELECT", "fila_documentos"),
+        ("{reader} TO {application}", "application", "SELECT", "fila_documentos.chave"),
     ],
 )
 def test_a_grant_that_no_part_needs_is_found(

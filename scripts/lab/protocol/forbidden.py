@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors, sql
 
-from lab.protocol.grants import DUTIES, VIA_VIEW, Duty, Place, lab_role
+from lab.protocol.grants import DUTIES, PAYLOAD, VIA_VIEW, Duty, Place, lab_role
 from lab.protocol.permissions import Call
 from lab.server.session import SCHEMA
 
 # By table, a column to change; the clock is the lab's own.
 TABLES = {"fila_documentos": "status", "auditoria": "para", "relogio_do_laboratorio": "adiantado"}
-VIEWS = ("situacao", "falhas_por_categoria")
+VIEWS = ("situacao", "falhas_por_categoria", "para_pessoas")
 
 FUNCTIONS = """
 SELECT proname, array_agg(format_type(argument.type, NULL) ORDER BY argument.number)
@@ -54,6 +54,15 @@ INNER JOIN pg_roles ON grantee = 0 OR pg_has_role(pg_roles.oid, grantee, 'MEMBER
 WHERE rolname = ANY(%(roles)s)
 GROUP BY 1, 2, 3, 4
 ORDER BY 1, 2, 3, 4
+"""
+
+COLUMNS = """
+SELECT attname
+FROM pg_attribute
+INNER JOIN pg_class ON attrelid = pg_class.oid
+WHERE
+    relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+    AND relname = %s AND attnum > 0 AND NOT attisdropped AND attname <> ALL(%s)
 """
 
 
@@ -105,6 +114,12 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
     place = place or Place()
     needed = {(call.role, what) for call in asked for what in _needed(call, place)}
     plain = {("RELATION", "SELECT"), ("FUNCTION", "EXECUTE")}
+    # Of the queue no role reads the documents themselves.
+    queue = place.name("fila_documentos")
+    readers = [role for role, name in needed if name == queue]
+    kept = [place.name(column) for column in PAYLOAD]
+    names = connection.execute(COLUMNS.encode(), [place.schema, queue, kept]).fetchall()
+    columns = {(role, f"{queue}.{name}") for role in readers for (name,) in names}
     roles = sorted({call.role for call in asked})
     found = connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles}).fetchall()
     return [
@@ -113,7 +128,9 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
             privilege,
             kind,
             name,
-            (kind, privilege) == ("SCHEMA", "USAGE") or ((kind, privilege) in plain and (role, name) in needed),
+            (kind, privilege) == ("SCHEMA", "USAGE")
+            or ((kind, privilege) in plain and (role, name) in needed)
+            or ((kind, privilege) == ("COLUMN", "SELECT") and (role, name) in columns),
         )
         for role, privilege, kind, name in found
     ]

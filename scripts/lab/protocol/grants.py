@@ -16,6 +16,7 @@ Duty = Literal["application", "worker", "operator", "reader"]
 DUTIES: tuple[Duty, ...] = ("application", "worker", "operator", "reader")
 FUNCTION, RELATION = "function", "relation"
 VIA_VIEW = {"situacao": "relogio"}  # what a view calls is called by its reader
+PAYLOAD = ("conteudo_xml", "conteudo_sha256")  # the columns that no role may read
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def missing_grants(
     if not one(connection, may_enter, role, there):
         grants.append(f"GRANT USAGE ON SCHEMA {schema} TO {named};")
     may_read = (
-        "SELECT bool_and(has_table_privilege(%s, oid, 'SELECT')) FROM pg_class"
+        "SELECT bool_and(has_any_column_privilege(%s, oid, 'SELECT')) FROM pg_class"
         " WHERE relname = %s AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     )
     if kind == RELATION and not one(connection, may_read, role, called, there):
