@@ -1,5 +1,5 @@
 -- When attempts run out the stage decides: not called fails, unknown goes to people, obtained is finished if the call was all.
--- @pt Quando as tentativas se esgotam, a etapa decide: não chamado falha, desconhecido vai a conciliação, obtido conclui se a chamada era tudo.
+-- @pt Esgotadas as tentativas, a etapa decide: não chamado falha, desconhecido vai a conciliação, obtido conclui se a chamada era tudo.
 -- @setup
 DELETE FROM fila_documentos
 WHERE documento_id > 3;
