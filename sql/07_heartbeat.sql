@@ -18,15 +18,24 @@ BEGIN;
 
 COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 07';
 
--- Replace it to set another maximum.
+-- What an installation sets for itself, in one row: change it by UPDATE. A script that is run again leaves it as it is.
+CREATE TABLE IF NOT EXISTS sql_semana_12.configuracao (
+    unica BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (unica),
+    tempo_maximo INTERVAL NOT NULL DEFAULT '15 minutes' CHECK (tempo_maximo > INTERVAL '0')
+);
+INSERT INTO sql_semana_12.configuracao DEFAULT VALUES ON CONFLICT DO NOTHING;
+
 CREATE OR REPLACE FUNCTION sql_semana_12.tempo_maximo()
 RETURNS INTERVAL
 LANGUAGE plpgsql
-IMMUTABLE
+STABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
+DECLARE
+    v_tempo INTERVAL;
 BEGIN
-    RETURN INTERVAL '15 minutes';
+    SELECT tempo_maximo INTO STRICT v_tempo FROM configuracao;
+    RETURN v_tempo;
 END
 $$;
 
@@ -34,7 +43,7 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)
 RETURNS VOID
 LANGUAGE plpgsql
-IMMUTABLE
+STABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
@@ -88,6 +97,10 @@ BEGIN
 END
 $$;
 
+COMMENT ON TABLE sql_semana_12.configuracao IS
+'What this installation sets for itself: one row. Its owner changes it by UPDATE, and running an installation again leaves it.';
+COMMENT ON COLUMN sql_semana_12.configuracao.tempo_maximo IS
+'How long one attempt may run, renewals included. No lease is longer.';
 COMMENT ON FUNCTION sql_semana_12.tempo_maximo IS
 'How long one attempt may run, renewals included.';
 COMMENT ON FUNCTION sql_semana_12.renovar IS

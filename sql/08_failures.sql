@@ -47,6 +47,11 @@ CREATE INDEX IF NOT EXISTS fila_documentos_devidos_inquilino_idx
 ON sql_semana_12.fila_documentos (inquilino, disponivel_em, documento_id)
 WHERE status = 'pendente';
 
+ALTER TABLE sql_semana_12.configuracao
+ADD COLUMN IF NOT EXISTS primeira_espera INTERVAL NOT NULL DEFAULT '1 second' CHECK (primeira_espera > INTERVAL '0'),
+ADD COLUMN IF NOT EXISTS espera_maxima INTERVAL NOT NULL DEFAULT '5 minutes' CHECK (espera_maxima > INTERVAL '0'),
+ADD COLUMN IF NOT EXISTS tentativas INTEGER NOT NULL DEFAULT 5 CHECK (tentativas BETWEEN 1 AND 1000);
+
 -- Their signatures change.
 DROP FUNCTION IF EXISTS sql_semana_12.falhar(BIGINT, BIGINT, TEXT, TEXT);
 DROP FUNCTION IF EXISTS sql_semana_12.recuperar(TEXT, TEXT, INTEGER, INTEGER, TEXT);
@@ -102,7 +107,7 @@ BEGIN
 END
 $$;
 
--- The delay before the next attempt: doubled each time up to five minutes, then a random share of the upper half, so that what
+-- The delay before the next attempt: doubled each time up to a maximum, then a random share of the upper half, so that what
 -- failed together does not come back together.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuo(p_tentativas INTEGER)
 RETURNS INTERVAL
@@ -110,8 +115,11 @@ LANGUAGE plpgsql
 VOLATILE
 SET search_path = sql_semana_12, pg_temp
 AS $$
+DECLARE
+    v_inteira INTERVAL;
 BEGIN
-    RETURN least(INTERVAL '1 second' * 2 ^ least(p_tentativas - 1, 20), INTERVAL '5 minutes') * (0.5 + random() / 2);
+    SELECT least(primeira_espera * 2 ^ least(p_tentativas - 1, 20), espera_maxima) INTO STRICT v_inteira FROM configuracao;
+    RETURN v_inteira * (0.5 + random() / 2);
 END
 $$;
 
@@ -165,7 +173,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
     p_conteudo_xml XML,
     p_inquilino TEXT DEFAULT 'padrao',
     p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
-    p_max_tentativas INTEGER DEFAULT 5
+    p_max_tentativas INTEGER DEFAULT NULL
 )
 RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
@@ -179,8 +187,9 @@ DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_resumo BYTEA;
     v_outro BYTEA;
+    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM configuracao));
 BEGIN
-    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
+    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
     v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
     LOOP
         INSERT INTO fila_documentos AS fila (
@@ -194,7 +203,7 @@ BEGIN
             p_inquilino,
             v_agora,
             greatest(p_disponivel_em, v_agora),
-            p_max_tentativas
+            v_max_tentativas
         )
         ON CONFLICT (inquilino, chave) DO NOTHING
         RETURNING fila.documento_id INTO documento_id;
@@ -494,6 +503,12 @@ SELECT
 FROM sql_semana_12.fila_documentos AS fila
 CROSS JOIN hora;
 
+COMMENT ON COLUMN sql_semana_12.configuracao.primeira_espera IS
+'The delay after the first attempt; it doubles with each.';
+COMMENT ON COLUMN sql_semana_12.configuracao.espera_maxima IS
+'The longest delay between two attempts.';
+COMMENT ON COLUMN sql_semana_12.configuracao.tentativas IS
+'How many attempts a document has for which enfileirar was given no number.';
 COMMENT ON FUNCTION sql_semana_12.exigir_documento IS
 'Refuses a document that makes no sense with 22023, and does not repeat it.';
 COMMENT ON FUNCTION sql_semana_12.enfileirar IS
@@ -509,7 +524,7 @@ COMMENT ON FUNCTION sql_semana_12.resumir IS
 'A reason cut to its first line and 200 characters. It takes out elements, quoted words, credentials and long numbers as it '
 'recognizes them, and will miss some: write reasons that hold none.';
 COMMENT ON FUNCTION sql_semana_12.recuo IS
-'The delay before the attempt after this one: doubled each time, at most five minutes, the upper half of it random.';
+'The delay before the attempt after this one: doubled each time, at most espera_maxima, the upper half of it random.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Ends the attempt under this token: falhou for conteudo or the last attempt, else pendente, due after recuo. Zero rows: nothing changed.';
 COMMENT ON FUNCTION sql_semana_12.recuperar IS

@@ -74,7 +74,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
     p_conteudo_xml XML,
     p_inquilino TEXT DEFAULT 'padrao',
     p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
-    p_max_tentativas INTEGER DEFAULT 5
+    p_max_tentativas INTEGER DEFAULT NULL
 )
 RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
@@ -88,8 +88,9 @@ DECLARE
     v_agora TIMESTAMPTZ := relogio();
     v_resumo BYTEA;
     v_outro BYTEA;
+    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM configuracao));
 BEGIN
-    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, p_max_tentativas);
+    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
     v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
     LOOP
         INSERT INTO fila_documentos AS fila (
@@ -104,7 +105,7 @@ BEGIN
             p_inquilino,
             v_agora,
             greatest(p_disponivel_em, v_agora),
-            p_max_tentativas
+            v_max_tentativas
         )
         ON CONFLICT (inquilino, chave) DO NOTHING
         RETURNING fila.documento_id INTO documento_id;

@@ -40,6 +40,9 @@ WHERE status IN ('conciliacao', 'falhou', 'pausado');
 ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS renovacoes INTEGER NOT NULL DEFAULT 0;
 
+ALTER TABLE sql_semana_12.configuracao
+ADD COLUMN IF NOT EXISTS planos_fixos BOOLEAN NOT NULL DEFAULT TRUE;
+
 -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
 ALTER TABLE sql_semana_12.auditoria
 ADD COLUMN IF NOT EXISTS categoria_erro TEXT,
@@ -639,6 +642,8 @@ COMMENT ON FUNCTION sql_semana_12.reenfileirar IS
 'Gives a failed or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
+COMMENT ON COLUMN sql_semana_12.configuracao.planos_fixos IS
+'Whether the functions of the workers keep one plan each (force_generic_plan): set for good at each installation. Off on Citus.';
 COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
 'Who made the change, as they say themselves.';
 COMMENT ON COLUMN sql_semana_12.auditoria.conectado_como IS

@@ -81,6 +81,7 @@ BEGIN
     IF to_regrole('sql_semana_12_reader') IS NOT NULL THEN
         GRANT SELECT ON
             sql_semana_12.auditoria,
+            sql_semana_12.configuracao,
             sql_semana_12.situacao,
             sql_semana_12.falhas_por_categoria,
             sql_semana_12.para_pessoas

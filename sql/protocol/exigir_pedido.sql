@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INTEGER, p_prazo INTERVAL)
 RETURNS VOID
 LANGUAGE plpgsql
-IMMUTABLE
+STABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
 BEGIN
@@ -29,6 +29,9 @@ COMMENT ON FUNCTION sql_semana_12.exigir_pedido IS
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.
 -- @lesson 07
+-- @@
+-- -IMMUTABLE
+-- +STABLE
 -- @@
 -- -        OR p_prazo > INTERVAL '24 hours'
 -- +        OR p_prazo > tempo_maximo()

@@ -1,4 +1,4 @@
--- The delay before the next attempt: doubled each time up to five minutes, then a random share of the upper half, so that what
+-- The delay before the next attempt: doubled each time up to a maximum, then a random share of the upper half, so that what
 -- failed together does not come back together.
 CREATE OR REPLACE FUNCTION sql_semana_12.recuo(p_tentativas INTEGER)
 RETURNS INTERVAL
@@ -6,13 +6,16 @@ LANGUAGE plpgsql
 VOLATILE
 SET search_path = sql_semana_12, pg_temp
 AS $$
+DECLARE
+    v_inteira INTERVAL;
 BEGIN
-    RETURN least(INTERVAL '1 second' * 2 ^ least(p_tentativas - 1, 20), INTERVAL '5 minutes') * (0.5 + random() / 2);
+    SELECT least(primeira_espera * 2 ^ least(p_tentativas - 1, 20), espera_maxima) INTO STRICT v_inteira FROM configuracao;
+    RETURN v_inteira * (0.5 + random() / 2);
 END
 $$;
 
 COMMENT ON FUNCTION sql_semana_12.recuo IS
-'The delay before the attempt after this one: doubled each time, at most five minutes, the upper half of it random.';
+'The delay before the attempt after this one: doubled each time, at most espera_maxima, the upper half of it random.';
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.

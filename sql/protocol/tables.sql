@@ -46,6 +46,30 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado', 'cancelado'))
 );
 
+-- What an installation sets for itself, in one row: change it by UPDATE. A script that is run again leaves it as it is.
+CREATE TABLE IF NOT EXISTS sql_semana_12.configuracao (
+    unica BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (unica),
+    tempo_maximo INTERVAL NOT NULL DEFAULT '15 minutes' CHECK (tempo_maximo > INTERVAL '0'),
+    primeira_espera INTERVAL NOT NULL DEFAULT '1 second' CHECK (primeira_espera > INTERVAL '0'),
+    espera_maxima INTERVAL NOT NULL DEFAULT '5 minutes' CHECK (espera_maxima > INTERVAL '0'),
+    tentativas INTEGER NOT NULL DEFAULT 5 CHECK (tentativas BETWEEN 1 AND 1000),
+    planos_fixos BOOLEAN NOT NULL DEFAULT TRUE
+);
+
+INSERT INTO sql_semana_12.configuracao DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+COMMENT ON TABLE sql_semana_12.configuracao IS
+'What this installation sets for itself: one row. Its owner changes it by UPDATE, and running an installation again leaves it.';
+COMMENT ON COLUMN sql_semana_12.configuracao.tempo_maximo IS
+'How long one attempt may run, renewals included. No lease is longer.';
+COMMENT ON COLUMN sql_semana_12.configuracao.primeira_espera IS
+'The delay after the first attempt; it doubles with each.';
+COMMENT ON COLUMN sql_semana_12.configuracao.espera_maxima IS
+'The longest delay between two attempts.';
+COMMENT ON COLUMN sql_semana_12.configuracao.tentativas IS
+'How many attempts a document has for which enfileirar was given no number.';
+COMMENT ON COLUMN sql_semana_12.configuracao.planos_fixos IS
+'Whether the functions of the workers keep one plan each (force_generic_plan): set for good at each installation. Off on Citus.';
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
 

@@ -1,12 +1,14 @@
--- Replace it to set another maximum.
 CREATE OR REPLACE FUNCTION sql_semana_12.tempo_maximo()
 RETURNS INTERVAL
 LANGUAGE plpgsql
-IMMUTABLE
+STABLE
 SET search_path = sql_semana_12, pg_temp
 AS $$
+DECLARE
+    v_tempo INTERVAL;
 BEGIN
-    RETURN INTERVAL '15 minutes';
+    SELECT tempo_maximo INTO STRICT v_tempo FROM configuracao;
+    RETURN v_tempo;
 END
 $$;
 
