@@ -55,10 +55,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -67,13 +67,13 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
-        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (
+    INSERT INTO sql_semana_12.auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
     VALUES (
@@ -84,7 +84,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
@@ -98,26 +98,26 @@ CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
 RETURNS TABLE (documento_id BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
     v_fim TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('renovar', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('renovar', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
-    v_fim := v_posse.iniciado_em + tempo_maximo();
+    v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
     IF v_agora >= v_fim THEN
         RETURN;
     END IF;
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
@@ -145,11 +145,11 @@ RETURNS TABLE (
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
 BEGIN
     RETURN QUERY
     SELECT
@@ -168,7 +168,7 @@ BEGIN
         fila.referencia_externa,
         fila.categoria_erro,
         fila.ultimo_erro
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE fila.documento_id = p_documento AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
 END
 $$;
@@ -180,25 +180,25 @@ CREATE OR REPLACE FUNCTION sql_semana_12.travar_para_operador(
 )
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     v_inquilinos TEXT[];
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_reservado_ate TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     -- Look first: a command that is refused locks nothing. Without a tenant this looks at the whole key.
     v_inquilinos := ARRAY(
         SELECT fila.inquilino
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.versao = p_versao
             AND fila.status = ANY(p_de)
-            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
+            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < sql_semana_12.relogio())
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     );
     IF cardinality(v_inquilinos) > 1 THEN
@@ -222,7 +222,7 @@ BEGIN
             fila.etapa,
             fila.referencia_externa
         INTO v_posse
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.inquilino = v_inquilinos[1]
             AND fila.documento_id = p_documento
@@ -232,10 +232,10 @@ BEGIN
         -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
         IF v_posse.status = 'processando' THEN
             SELECT fila.reservado_ate INTO v_reservado_ate
-            FROM fila_documentos AS fila
+            FROM sql_semana_12.fila_documentos AS fila
             WHERE fila.inquilino = v_inquilinos[1] AND fila.documento_id = p_documento;
         END IF;
-        IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
+        IF v_posse.documento_id IS NULL OR v_reservado_ate >= sql_semana_12.relogio() THEN
             RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';
         END IF;
     EXCEPTION
@@ -253,7 +253,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar_por_operador(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_erro TEXT := 'reserva vencida';
@@ -262,10 +262,10 @@ BEGIN
     IF p_posse.status <> 'processando' THEN
         SELECT fila.ultimo_erro, fila.categoria_erro
         INTO v_erro, v_categoria
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE fila.inquilino = p_posse.inquilino AND fila.documento_id = p_posse.documento_id;
     END IF;
-    RETURN mudar(p_posse, p_para, p_quem, p_motivo, v_erro, relogio(), v_categoria, p_disponivel_em);
+    RETURN sql_semana_12.mudar(p_posse, p_para, p_quem, p_motivo, v_erro, sql_semana_12.relogio(), v_categoria, p_disponivel_em);
 END
 $$;
 
@@ -275,17 +275,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.pausar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(
-        p_documento, p_versao, '{pendente,processando}', p_quem, p_motivo, p_inquilino
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'processando'], p_quem, p_motivo, p_inquilino
     );
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo);
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'pausado';
     RETURN NEXT;
@@ -298,23 +298,23 @@ CREATE OR REPLACE FUNCTION sql_semana_12.retomar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{pausado}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['pausado'], p_quem, p_motivo, p_inquilino);
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     -- The pause is no waiting; and what was put off before it stays put off.
-    SELECT greatest(fila.disponivel_em, relogio())
+    SELECT greatest(fila.disponivel_em, sql_semana_12.relogio())
     INTO v_disponivel_em
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
-    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
-    versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
+    status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+    versao := sql_semana_12.mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;
 END
@@ -331,12 +331,12 @@ CREATE OR REPLACE FUNCTION sql_semana_12.confirmar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
-    PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+    PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -344,7 +344,7 @@ BEGIN
         v_posse.etapa := 'obtido';
     END IF;
     v_posse.referencia_externa := p_referencia;
-    versao := mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, relogio());
+    versao := sql_semana_12.mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, sql_semana_12.relogio(), NULL, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -364,10 +364,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.reenfileirar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{falhou,conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['falhou', 'conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
     IF p_mais_tentativas IS NULL OR p_mais_tentativas NOT BETWEEN 1 AND 100 THEN
         RAISE EXCEPTION 'p_mais_tentativas must be from 1 to 100, not %', p_mais_tentativas USING ERRCODE = '22023';
@@ -375,10 +375,10 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET max_tentativas = greatest(fila.max_tentativas, fila.tentativas + p_mais_tentativas)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
-    versao := mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, relogio());
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, sql_semana_12.relogio());
     documento_id := p_documento;
     status := 'pendente';
     RETURN NEXT;

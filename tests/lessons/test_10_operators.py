@@ -434,7 +434,7 @@ def test_the_functions_are_told_pinned_and_closed(queue: psycopg.Connection) -> 
     )
     assert len({name for name, *_ in functions}) == len(functions) > 20
     assert {(told, path, public) for _, told, path, public in functions} == {
-        (True, '{"search_path=sql_semana_12, pg_temp"}', False)
+        (True, '{"search_path=pg_catalog, pg_temp"}', False)
     }
 
 

@@ -1,0 +1,128 @@
+"""Who may do nothing, and who may create where the queue is: neither gets its owner's rights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import product
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from lab.server.session import SCHEMA, SessionPins
+from lab.server.target import Target
+from tests.helpers import rows
+
+OUTSIDER = f"outsider_{os.getpid()}"
+# What a literal or a null may be taken for, and what the server's own polymorphic functions take.
+TYPES = ("text", "text[]", "bigint", "bigint[]", "integer", "interval", "timestamptz", "boolean", "varchar", "name")
+POLYMORPHIC = ("cardinality", "array_ndims", "unnest", "array_agg", "min", "max", "count", "array_length", "array_position")
+FUNCTIONS = """
+SELECT
+    oid,
+    proname,
+    pronargdefaults,
+    ARRAY(SELECT format_type(argument, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS given (argument, place) ORDER BY place),
+    prorettype::REGTYPE::TEXT
+FROM pg_proc
+WHERE pronamespace = %s::REGNAMESPACE
+"""
+
+
+@pytest.fixture
+def owner(own_server: Target, grown: str) -> Iterator[psycopg.Connection]:
+    """The owner's connection to a queue in state 10, in a server that has a role without any right."""
+    with SessionPins().psycopg_connection(grown, "lab/test") as connection:
+        connection.execute(f"CREATE ROLE {OUTSIDER} NOLOGIN".encode())
+        try:
+            yield connection
+        finally:
+            connection.execute(f"RESET ROLE; DROP OWNED BY {OUTSIDER} CASCADE; DROP ROLE {OUTSIDER}".encode())
+
+
+def overload(connection: psycopg.Connection, name: str, types: tuple[str, ...]) -> int:
+    """Create a function that tells of itself when it is called; how many were created (a polymorphic type may not do here)."""
+    statement = sql.SQL(
+        "CREATE FUNCTION {}({}) RETURNS BIGINT LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'hijacked' USING ERRCODE = 'HJ000'; END $$"
+    ).format(sql.Identifier(SCHEMA, name), sql.SQL(", ".join(types)))
+    try:
+        with connection.transaction():
+            connection.execute(statement)
+    except errors.DuplicateFunction:
+        return 0
+    return 1
+
+
+def hostile(connection: psycopg.Connection) -> int:
+    """As the outsider, all the overloads that could be found before a function of the protocol or of the server."""
+    made = 0
+    for _, name, defaults, given, _ in rows(connection, FUNCTIONS, SCHEMA):
+        assert isinstance(given, list) and isinstance(defaults, int)
+        for length in range(len(given) - defaults, len(given) + 1):
+            kept = tuple(given[:length])
+            made += overload(connection, str(name), kept)
+            for place, other in product(range(length), TYPES):
+                made += overload(connection, str(name), (*kept[:place], other, *kept[place + 1 :]))
+        made += overload(connection, str(name), (*given, "VARIADIC text[]"))
+    for name, kind in product(POLYMORPHIC, TYPES):
+        made += overload(connection, name, (kind,))
+    return made
+
+
+class Caller:
+    """Calls the protocol's functions with every argument given and of its type: nothing that a caller leaves open is at stake."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.connection = connection
+        self.types: dict[str, list[str]] = {}
+        for _, name, _, given, _ in rows(connection, FUNCTIONS, SCHEMA):
+            assert isinstance(given, list)
+            self.types[str(name)] = given
+
+    def __call__(self, name: str, columns: str, *values: object) -> list[tuple[object, ...]]:
+        types = self.types[name]
+        padded = [*values, *[None] * (len(types) - len(values))]
+        given = ", ".join(f"%s::{kind}" for kind in types)
+        return rows(self.connection, f"SELECT {columns} FROM {SCHEMA}.{name}({given})", *padded)
+
+
+def test_create_granted_later_lets_no_one_run_code_as_the_owner(owner: psycopg.Connection) -> None:
+    call = Caller(owner)
+    owner.execute(f"GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {OUTSIDER}; SET ROLE {OUTSIDER}".encode())
+    assert hostile(owner) > 1000
+    owner.execute("RESET ROLE")
+    assert call("enfileirar", "documento_id", "NFE-9", "a.xml", "<a/>", "padrao", None, 5) == [(5,)]
+    claimed = call("reservar", "documento_id, token_reserva", "worker-a", 5, "1 minute", None)
+    token = dict(claimed)
+    assert sorted(token) == [1, 2, 3, 4, 5]
+    assert len(call("renovar", "documento_id", 1, token[1], "2 minutes")) == 1
+    for document, stage in ((1, "desconhecido"), (2, "desconhecido")):
+        assert len(call("registrar_etapa", "etapa", document, token[document], stage)) == 1
+    assert len(call("registrar_etapa", "etapa", 1, token[1], "obtido", "R1")) == 1
+    assert len(call("concluir", "status", 1, token[1], "R1")) == 1
+    assert len(call("conciliar", "status", 2, token[2], "sem resposta")) == 1
+    assert len(call("falhar", "status", 3, token[3], "conteudo", "valor ausente")) == 1
+    assert len(call("concluir_lote", "status", [4], [token[4]], ["R4"])) == 1
+    assert len(call("renovar", "documento_id", 5, token[5], "1 microsecond")) == 1
+    owner.execute(f"UPDATE {SCHEMA}.fila_documentos SET reservado_ate = iniciado_em WHERE documento_id = 5".encode())
+    assert call("recuperar", "status", "ana", "reserva vencida", 10) == [("pendente",)]
+
+    def version(document: int) -> object:
+        return call("examinar", "versao", document)[0][0]
+
+    assert call("confirmar", "status", 2, version(2), "R2", "ana", "conferido") == [("concluido",)]
+    assert call("reenfileirar", "status", 3, version(3), "ana", "corrigido", 1) == [("pendente",)]
+    assert call("pausar", "status", 3, version(3), "ana", "espera") == [("pausado",)]
+    assert call("retomar", "status", 3, version(3), "ana", "segue") == [("pendente",)]
+
+
+def test_an_overload_with_a_default_more_stops_a_call_and_is_not_run(owner: psycopg.Connection) -> None:
+    """The server cannot decide between the two: work stops, loudly; the alert finds the right that it takes."""
+    call = Caller(owner)
+    owner.execute(f"GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {OUTSIDER}; SET ROLE {OUTSIDER}".encode())
+    assert overload(owner, "travar", (*call.types["travar"], "text DEFAULT NULL")) == 1
+    owner.execute("RESET ROLE")
+    ((token,),) = call("reservar", "token_reserva", "worker-a", 1, "1 minute")
+    with pytest.raises(errors.AmbiguousFunction):
+        call("concluir", "status", 1, token)
