@@ -537,6 +537,10 @@ def _grants(connection: psycopg.Connection) -> list[str]:
             " FROM pg_proc, aclexplode(proacl) WHERE pronamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
             " UNION ALL SELECT format('GRANT SELECT ON %%s.%%I TO %%I;', %(schema)s, relname, grantee::REGROLE)"
             " FROM pg_class, aclexplode(relacl) WHERE relnamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
+            " UNION ALL SELECT format('GRANT SELECT (%%s) ON %%s.%%I TO %%I;', string_agg(attname, ', ' ORDER BY attnum),"
+            " %(schema)s, relname, grantee::REGROLE) FROM pg_attribute INNER JOIN pg_class ON attrelid = pg_class.oid,"
+            " aclexplode(attacl) WHERE relnamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
+            " GROUP BY relname, grantee"
             " ORDER BY 1",
             {"schema": SCHEMA, "roles": [grants.lab_role(duty) for duty in grants.DUTIES]},
         )

@@ -39,6 +39,12 @@ ADD COLUMN IF NOT EXISTS renovacoes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE sql_semana_12.auditoria
 ADD COLUMN IF NOT EXISTS categoria_erro TEXT;
 
+-- quem is what the caller says; conta is the account that was logged in. The default comes apart from the column: older rows stay null.
+ALTER TABLE sql_semana_12.auditoria
+ADD COLUMN IF NOT EXISTS conta TEXT;
+ALTER TABLE sql_semana_12.auditoria
+ALTER COLUMN conta SET DEFAULT session_user;
+
 CREATE INDEX IF NOT EXISTS auditoria_falhas_idx
 ON sql_semana_12.auditoria (categoria_erro)
 WHERE categoria_erro IS NOT NULL;
@@ -469,6 +475,11 @@ COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
 'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';
+COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
+'Who did it, as the caller said; conta is who was logged in.';
+COMMENT ON COLUMN sql_semana_12.auditoria.conta IS
+'The account that was logged in (session_user), which SET ROLE does not change; behind a pooler it is the pooler''s. Null: older than '
+'this column.';
 COMMENT ON VIEW sql_semana_12.situacao IS
 'One row: how many documents are due, put off, in work, orphaned (late), paused, for people, failed, finished; how many of those '
 'that wait had an attempt; how long the first due one waits, how late the latest orphan is, how long one in work took or has '

@@ -58,10 +58,17 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     quando TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (inquilino, documento_id, versao),
     -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
-    categoria_erro TEXT
+    categoria_erro TEXT,
+    -- Not what a caller says of itself: the default is read in the session that calls, whichever function writes the row.
+    conta TEXT DEFAULT session_user
 );
 
 COMMENT ON TABLE sql_semana_12.auditoria IS
 'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
 'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';
+COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
+'Who did it, as the caller said; conta is who was logged in.';
+COMMENT ON COLUMN sql_semana_12.auditoria.conta IS
+'The account that was logged in (session_user), which SET ROLE does not change; behind a pooler it is the pooler''s. Null: older than '
+'this column.';

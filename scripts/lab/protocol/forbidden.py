@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors, sql
 
-from lab.protocol.grants import DUTIES, VIA_VIEW, Duty, Place, lab_role
+from lab.protocol.grants import DUTIES, KEPT_BACK, VIA_VIEW, Duty, Place, lab_role
 from lab.protocol.permissions import Call
 from lab.server.session import SCHEMA
 
@@ -90,7 +90,7 @@ def attempts(connection: psycopg.Connection, asked: Iterable[Call]) -> list[Atte
     attempts = []
     for duty in DUTIES:
         statements = dict(_functions(connection)) | dict(_changes())
-        reads = {name: _select(name) for name in (*TABLES, *VIEWS)}
+        reads = {name: _select(name) for name in (*TABLES, *VIEWS)} | dict(_kept_back(duty))
         for what, statement in (statements | reads).items():
             if (duty, what) not in allowed:
                 attempts.append(Attempt(duty, what, _answer(connection, duty, statement)))
@@ -104,17 +104,25 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
     """
     place = place or Place()
     needed = {(call.role, what) for call in asked for what in _needed(call, place)}
-    plain = {("RELATION", "SELECT"), ("FUNCTION", "EXECUTE")}
+    in_part = {
+        (call.role, place.name(relation)): {place.name(column) for column in kept}
+        for call in asked
+        for (duty, relation), kept in KEPT_BACK.items()
+        if call.duty == duty and call.what == place.name(relation)
+    }
+
+    def is_needed(role: str, privilege: str, kind: str, name: str) -> bool:
+        if (kind, privilege) == ("COLUMN", "SELECT"):
+            relation, _, column = name.partition(".")
+            return (role, relation) in in_part and column not in in_part[role, relation]
+        if (kind, privilege) == ("RELATION", "SELECT"):
+            return (role, name) in needed and (role, name) not in in_part
+        return (kind, privilege) == ("SCHEMA", "USAGE") or ((kind, privilege) == ("FUNCTION", "EXECUTE") and (role, name) in needed)
+
     roles = sorted({call.role for call in asked})
     found = connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles}).fetchall()
     return [
-        Grant(
-            role,
-            privilege,
-            kind,
-            name,
-            (kind, privilege) == ("SCHEMA", "USAGE") or ((kind, privilege) in plain and (role, name) in needed),
-        )
+        Grant(role, privilege, kind, name, is_needed(role, privilege, kind, name))
         for role, privilege, kind, name in found
     ]
 
@@ -149,6 +157,14 @@ def _changes() -> Iterable[tuple[str, sql.Composed]]:
                 sql.SQL(form).format(table=sql.Identifier(SCHEMA, name), column=sql.Identifier(column)),
             )
     yield "nextval token_reserva_seq", sql.SQL("SELECT nextval({})").format(sql.Literal(f"{SCHEMA}.token_reserva_seq"))
+
+
+def _kept_back(duty: Duty) -> Iterable[tuple[str, sql.Composed]]:
+    """The columns that an account of that duty may not read of a relation whose others it reads."""
+    for (one, relation), kept in KEPT_BACK.items():
+        for column in kept if one == duty else ():
+            read = sql.SQL("SELECT {} FROM {}").format(sql.Identifier(column), sql.Identifier(SCHEMA, relation))
+            yield f"{column} of {relation}", read
 
 
 def _select(name: str) -> sql.Composed:

@@ -264,7 +264,7 @@ def _move(made: Sequence[Statement]) -> str:
 BEGIN;
 SET LOCAL client_min_messages = warning;
 {SAFE_PATH}
-SELECT set_config('document_queue.from', quote_ident(:'from'), TRUE);
+SELECT set_config('document_queue.from', quote_ident(:'from'), TRUE) AS name \\gset moved_
 DO $move$
 DECLARE
     v_from OID := to_regnamespace(current_setting('document_queue.from'));
