@@ -189,6 +189,111 @@ def test_each_role_may_do_what_it_is_for_and_no_more(home: Home) -> None:
             home.fetch(who, statement)
 
 
+def tried(home: Home, who: str) -> list[tuple[str, str | None]]:
+    """What a role may do with each object of a schema, one after the other: what was tried, and the answer's SQLSTATE."""
+    relations = home.fetch(
+        "owner", "SELECT relname, relkind FROM pg_class WHERE relnamespace = {schema}::REGNAMESPACE AND relkind IN ('r', 'v', 'S')"
+        .replace("{schema}", f"'{home.said('{schema}')}'")
+    )
+    functions = fetch(home.owner, forbidden.FUNCTIONS, home.said("{schema}"))
+    tries = [f"CREATE TABLE {home.said('{schema}')}.mine ()", f"CREATE VIEW {home.said('{schema}')}.mine AS SELECT 1"]
+    for name, kind in relations:
+        place = f'{home.said("{schema}")}."{name}"'
+        columns = [] if kind == "S" else [
+            str(column)
+            for (column,) in fetch(home.owner, "SELECT attname FROM pg_attribute WHERE attrelid = %s::REGCLASS AND attnum > 0", place)
+        ]
+        tries += [f"SELECT {column} FROM {place}" for column in columns]
+        tries += [f"SELECT FROM {place}", f"COMMENT ON {'SEQUENCE' if kind == 'S' else 'VIEW' if kind == 'v' else 'TABLE'} {place} IS ''"]
+        if kind == "S":
+            tries += [f"SELECT nextval('{place}')", f"SELECT setval('{place}', 1)"]
+            continue
+        tries += [f"UPDATE {place} SET {column} = DEFAULT" for column in columns if kind == "r"]
+        tries += [
+            f"{do} {place}{how}"
+            for do, how in (("INSERT INTO", " DEFAULT VALUES"), ("DELETE FROM", ""), ("TRUNCATE", ""), ("DROP TABLE", ""),
+                            ("LOCK TABLE", " IN ACCESS SHARE MODE"), ("ALTER TABLE", " OWNER TO CURRENT_USER"))
+            if kind == "r"
+        ]
+        if kind == "r":
+            tries += [
+                f"CREATE TABLE pg_temp.child () INHERITS ({place})", f"CREATE INDEX ON {place} ({columns[0]})",
+                f"CREATE TRIGGER t BEFORE UPDATE ON {place} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+                f"CREATE TABLE pg_temp.child (a BIGINT REFERENCES {place})",
+            ]
+    for name, types in functions:
+        assert isinstance(types, list)
+        place = f'{home.said("{schema}")}."{name}"'
+        given = [kind for kind in types if kind is not None]
+        tries += [
+            f"SELECT {place}({', '.join(f'NULL::{kind}' for kind in given)})",
+            f"DROP FUNCTION {place}({', '.join(given)})",
+            f"ALTER FUNCTION {place}({', '.join(given)}) RESET ALL",
+        ]
+    answers = []
+    with psycopg.connect(home.roles[who]) as connection:
+        for statement in tries:
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(statement.encode())
+                answers.append((statement, None))
+            except psycopg.Error as error:
+                answers.append((statement, error.sqlstate))
+    return answers
+
+
+@pytest.mark.parametrize("door", ["closed", "open"])
+@pytest.mark.parametrize(("names", "chosen"), [("pt", "fila"), ("en", "order")])
+def test_a_role_without_rights_can_do_nothing(plain: dict[str, str], names: str, chosen: str, door: str) -> None:
+    """Nor where it may enter the schema."""
+    home = Home(names, chosen, take_home.protocol(names, chosen, {}), plain["owner"], plain)
+    assert home.psql(home.text) == ""
+    home.fetch("owner", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
+    if door == "open":
+        execute(home.owner, home.said("GRANT USAGE ON SCHEMA {schema} TO ") + f'"{role("reader")}"')
+    before = everything(home.owner, home.schema)
+    answers = tried(home, "reader")
+    assert len(answers) > 200
+    assert [answer for answer in answers if answer[1] != "42501"] == []
+    assert everything(home.owner, home.schema) == before
+
+
+def test_the_reader_and_the_operator_see_no_payload(home: Home) -> None:
+    """Each column is either granted or kept back, in so many words."""
+    for who in ("reader", "operator"):
+        kept = {
+            (relation, home.name(column))
+            for (duty, relation), columns in grants.KEPT_BACK.items()
+            if duty == who
+            for column in columns
+        }
+        for relation in ("fila_documentos", "auditoria"):
+            place = home.said(f"{{schema}}.{{{relation}}}")
+            for (column,) in fetch(
+                home.owner, "SELECT attname FROM pg_attribute WHERE attrelid = %s::REGCLASS AND attnum > 0", place
+            ):
+                may = fetch(home.roles[who], "SELECT has_column_privilege(%s, %s, 'SELECT')", place, column)
+                assert may == [((relation, column) not in kept,)], (who, relation, column)
+    secret = "<a>secret</a>"
+    home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', %s)", secret)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        home.fetch("reader", "SELECT {conteudo_xml} FROM {schema}.{fila_documentos}")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        home.fetch("operator", "SELECT f FROM {schema}.{fila_documentos} AS f")
+
+
+def test_an_operator_finds_what_is_for_people_and_runs_the_alerts(home: Home) -> None:
+    for key in ("K1", "K2", "K3"):
+        home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", key)
+    token = dict(home.fetch("worker", "SELECT {documento_id}, {token_reserva} FROM {schema}.{reservar}('w', 2)"))
+    home.fetch("worker", "SELECT {schema}.{falhar}(1, %s, %s, 'x')", token[1], home.name("conteudo"))
+    home.fetch("worker", "SELECT {schema}.{conciliar}(2, %s, 'x')", token[2])
+    found = "SELECT {documento_id}, {versao} FROM {schema}.{fila_documentos} WHERE {status} IN (%s, %s) ORDER BY 1"
+    assert home.fetch("operator", found, home.name("falhou"), home.name("conciliacao")) == [(1, 2), (2, 2)]
+    alerts = [each for each in take_home.section(home.text, "--?").split(";")[1:] if each.strip()]
+    assert [len(home.fetch("operator", question)) for question in alerts] == [0, 0, 1, 0]
+
+
 def test_installing_it_again_changes_nothing(home: Home) -> None:
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
     before = everything(home.owner, home.schema)
@@ -404,6 +509,39 @@ def moved(home: Home, fails: bool = False) -> str:
     return home.psql("\\set from public\n" + take_home.section(home.text, "-->"), fails)
 
 
+# The audit
+
+
+def test_the_audit_keeps_who_was_logged_in_beside_who_is_claimed(home: Home) -> None:
+    home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
+    home.fetch("operator", "SELECT {schema}.{pausar}(1, 0, 'the director', 'why')")
+    said = "SELECT {quem}, {conta} FROM {schema}.{auditoria}"
+    assert home.fetch("reader", said) == [("the director", role("operator"))]
+
+
+def test_the_audit_may_belong_to_another_role_that_alone_changes_it(home: Home, database: str) -> None:
+    """As the head of the file says; then everything goes on, and the file may be run again."""
+    audit, owner = f'"{home.schema}".{home.name("auditoria")}', role("owner")
+    execute(
+        database,
+        f'ALTER TABLE {audit} OWNER TO "{role("reader")}"; GRANT SELECT, INSERT ON {audit} TO "{owner}" WITH GRANT OPTION',
+    )
+    test_the_audit_keeps_who_was_logged_in_beside_who_is_claimed(home)
+    for statement in (
+        "UPDATE {schema}.{auditoria} SET {quem} = 'x'",
+        "DELETE FROM {schema}.{auditoria}",
+        "TRUNCATE {schema}.{auditoria}",
+        "ALTER TABLE {schema}.{auditoria} ALTER {conta} SET DEFAULT 'x'",
+        "CREATE TRIGGER t BEFORE INSERT ON {schema}.{auditoria} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    ):
+        for who in ("owner", "worker", "operator", "application"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                home.fetch(who, statement)
+    assert home.psql(home.text) == ""
+    assert home.fetch("owner", "SELECT {quem} FROM {schema}.{auditoria}") == [("the director",)]
+    assert home.psql(take_home.section(home.text, "---")) == ""
+
+
 @pytest.mark.parametrize("name", ["w\n--- DROP TABLE precious;\n", "a\rb", "a\x00b", "a\tb", "a\x85b", "a\u2028b", ""])
 def test_a_name_that_would_break_a_line_is_refused(name: str) -> None:
     with pytest.raises(LabError, match="cannot be a role here") as caught:
@@ -547,10 +685,13 @@ def test_the_check_names_what_is_missing_where_it_was_installed(of_the_owner: Ho
         + f'"{role("reader")}"',
     )
     schema_ = '"order"' if home.schema == "order" else home.schema
+    seen = ", ".join(
+        map(home.name, "inquilino documento_id versao de para token_reserva quem quando categoria_erro conta".split())
+    )
     expected = {
         f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("concluir")} TO "{role("worker")}";',
         f'GRANT EXECUTE ON FUNCTION {schema_}.{home.name("relogio")} TO "{role("operator")}";',
-        f'GRANT SELECT ON {schema_}.{home.name("auditoria")} TO "{role("reader")}";',
+        f'GRANT SELECT ({seen}) ON {schema_}.{home.name("auditoria")} TO "{role("reader")}";',
     }
     assert set(checked(home).missing) == expected
     execute(home.owner, " ".join(expected))

@@ -209,19 +209,34 @@ $guard$;"""
 
 
 def _repeatable(statement: Statement) -> str:
-    """The statement as it may be run once more and takes nothing from an installation: a type stays, with the columns made of it."""
+    """The statement as it may be run once more and takes nothing from an installation: a type stays, with the columns made of it.
+
+    What only the audit's owner may do is left out where the audit belongs to another role.
+    """
     of = statement.definition
+    if re.match(rf"(COMMENT ON (TABLE|COLUMN)|CREATE INDEX [^(]* ON) {SCHEMA}\.auditoria\b", statement.plain):
+        return f"""\
+{statement.comment}DO $audit$
+BEGIN
+    IF (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass('{SCHEMA}.auditoria')) = current_user THEN
+        {_indented(statement.text)};
+    END IF;
+END
+$audit$;"""
     if of is None or of.kind != "TYPE":
         return f"{statement.comment}{statement.text};"
-    indented = statement.text.replace("\n", "\n        ")
     return f"""\
 {statement.comment}DO $type$
 BEGIN
     IF to_regtype('{SCHEMA}.{of.name}') IS NULL THEN
-        {indented};
+        {_indented(statement.text)};
     END IF;
 END
 $type$;"""
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n        ")
 
 
 def _marked(made: Sequence[Statement]) -> str:
@@ -376,6 +391,11 @@ def _header(names: str) -> str:
 -- Move       the lines that begin with --> at the end: they bring a queue of the first edition here from a schema in which others
 --            may create, as its owner (psql -v from=public); from then on its workers call it by its new schema
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
+--
+-- The audit may belong to another role, so that not even the queue's owner can change what it says. As a superuser:
+--            ALTER TABLE {SCHEMA}.auditoria OWNER TO auditor;
+--            GRANT SELECT, INSERT ON {SCHEMA}.auditoria TO queue_owner WITH GRANT OPTION;
+-- The schema's owner may still drop the table, but nothing less. conta is who was logged in, quem is what a caller said.
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
 -- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. A scheduled job calls recuperar
