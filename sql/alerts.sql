@@ -38,8 +38,11 @@ WHERE status = 'conciliacao'
 HAVING count(*) > 0;
 
 -- Others may create in the queue's schema: the protocol's functions call nothing of theirs, but a caller's own statement may.
-SELECT coalesce(rolname, 'PUBLIC') AS pode_criar
+SELECT coalesce(pg_roles.rolname, 'PUBLIC') AS pode_criar
 FROM pg_namespace
-CROSS JOIN aclexplode(nspacl)
-LEFT JOIN pg_roles ON grantee = pg_roles.oid
-WHERE pg_namespace.oid = to_regnamespace('sql_semana_12') AND privilege_type = 'CREATE' AND grantee <> nspowner;
+CROSS JOIN LATERAL aclexplode(pg_namespace.nspacl) AS acl
+LEFT JOIN pg_roles ON acl.grantee = pg_roles.oid
+WHERE
+    pg_namespace.oid = to_regnamespace('sql_semana_12')
+    AND acl.privilege_type = 'CREATE'
+    AND acl.grantee <> pg_namespace.nspowner;

@@ -9,15 +9,31 @@ from itertools import product
 import psycopg
 import pytest
 from psycopg import errors, sql
+from psycopg.conninfo import make_conninfo
 
+from lab.base import paths
+from lab.base.errors import LabError
+from lab.base.sql_text import statements
+from lab.server import schema
+from lab.server.psql import run_scripts
 from lab.server.session import SCHEMA, SessionPins
 from lab.server.target import Target
-from tests.helpers import rows
+from tests.helpers import execute, fetch, rows
 
 OUTSIDER = f"outsider_{os.getpid()}"
 # What a literal or a null may be taken for, and what the server's own polymorphic functions take.
 TYPES = ("text", "text[]", "bigint", "bigint[]", "integer", "interval", "timestamptz", "boolean", "varchar", "name")
-POLYMORPHIC = ("cardinality", "array_ndims", "unnest", "array_agg", "min", "max", "count", "array_length", "array_position")
+POLYMORPHIC = (
+    "cardinality",
+    "array_ndims",
+    "unnest",
+    "array_agg",
+    "min",
+    "max",
+    "count",
+    "array_length",
+    "array_position",
+)
 FUNCTIONS = """
 SELECT
     oid,
@@ -94,7 +110,7 @@ def test_create_granted_later_lets_no_one_run_code_as_the_owner(owner: psycopg.C
     owner.execute("RESET ROLE")
     assert call("enfileirar", "documento_id", "NFE-9", "a.xml", "<a/>", "padrao", None, 5) == [(5,)]
     claimed = call("reservar", "documento_id, token_reserva", "worker-a", 5, "1 minute", None)
-    token = dict(claimed)
+    token = {int(str(document)): minted for document, minted in claimed}
     assert sorted(token) == [1, 2, 3, 4, 5]
     assert len(call("renovar", "documento_id", 1, token[1], "2 minutes")) == 1
     for document, stage in ((1, "desconhecido"), (2, "desconhecido")):
@@ -126,3 +142,70 @@ def test_an_overload_with_a_default_more_stops_a_call_and_is_not_run(owner: psyc
     ((token,),) = call("reservar", "token_reserva", "worker-a", 1, "1 minute")
     with pytest.raises(errors.AmbiguousFunction):
         call("concluir", "status", 1, token)
+
+
+# Installing, and finding a right that was granted later
+
+
+@pytest.mark.parametrize("grantee", [OUTSIDER, "PUBLIC"])
+def test_a_script_that_changes_the_queue_refuses_where_others_may_create(
+    owner: psycopg.Connection, grown: str, grantee: str
+) -> None:
+    owner.execute(f"GRANT CREATE ON SCHEMA {SCHEMA} TO {grantee}".encode())
+    script = paths.SQL / "10_operators.sql"
+    with pytest.raises(LabError, match=rf"others may create in schema .*: {grantee}\s+HINT:\s+REVOKE CREATE ON SCHEMA"):
+        run_scripts(grown, script)
+    owner.execute(f"REVOKE CREATE ON SCHEMA {SCHEMA} FROM {grantee}".encode())
+    run_scripts(grown, script)
+
+
+def test_a_script_that_changes_the_queue_refuses_another_roles_schema(owner: psycopg.Connection, grown: str) -> None:
+    owner.execute(f"ALTER SCHEMA {SCHEMA} OWNER TO {OUTSIDER}".encode())
+    try:
+        with pytest.raises(LabError, match="belongs to another role, so .* may not change it"):
+            run_scripts(grown, paths.SQL / "10_operators.sql")
+    finally:
+        owner.execute(f"ALTER SCHEMA {SCHEMA} OWNER TO CURRENT_USER".encode())
+
+
+def test_the_alert_names_those_who_may_create(owner: psycopg.Connection, grown: str) -> None:
+    alerts = paths.SQL / "alerts.sql"
+    assert OUTSIDER not in run_scripts(grown, alerts)
+    owner.execute(f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OUTSIDER}".encode())
+    assert OUTSIDER in run_scripts(grown, alerts)
+
+
+# The audit and the operator
+
+
+def test_the_audit_keeps_the_account_beside_the_claimed_name(owner: psycopg.Connection, grown: str) -> None:
+    login = f"{OUTSIDER}_login"
+    owner.execute(f"CREATE ROLE {login} LOGIN IN ROLE {SCHEMA}_operator, {SCHEMA}_worker".encode())
+    try:
+        with psycopg.connect(make_conninfo(grown, user=login), autocommit=True) as session:
+            session.execute(f"SELECT {SCHEMA}.pausar(1, 0, 'operator-1', 'cliente pediu')".encode())
+            session.execute(f"SET ROLE {SCHEMA}_worker".encode())
+            session.execute(f"SELECT {SCHEMA}.reservar('worker-of-another')".encode())
+        said = rows(owner, f"SELECT documento_id, quem, conta FROM {SCHEMA}.auditoria ORDER BY quando")
+        assert said == [(1, "operator-1", login), (2, "worker-of-another", login)]
+    finally:
+        owner.execute(f"DROP ROLE {login}".encode())
+
+
+def test_rows_of_before_keep_no_account(queue_database: str) -> None:
+    schema.build(queue_database, 9)
+    execute(queue_database, f"SELECT {SCHEMA}.reservar('worker-a')")
+    run_scripts(queue_database, paths.SQL / "10_operators.sql")
+    assert fetch(queue_database, f"SELECT quem, conta FROM {SCHEMA}.auditoria") == [("worker-a", None)]
+
+
+def test_an_operator_finds_its_work_and_runs_the_alerts(owner: psycopg.Connection) -> None:
+    owner.execute(b"SELECT reservar('w', 2); SELECT falhar(1, 1, 'conteudo', 'x'); SELECT conciliar(2, 2, 'x')")
+    owner.execute(f"SET ROLE {SCHEMA}_operator".encode())
+    found = "SELECT documento_id, versao FROM fila_documentos WHERE status IN ('falhou', 'conciliacao') ORDER BY 1"
+    assert rows(owner, found) == [(1, 2), (2, 2)]
+    asked = [each.text for each in statements((paths.SQL / "alerts.sql").read_text()) if each.begins("SELECT")]
+    assert [len(rows(owner, question)) for question in asked] == [0, 0, 1, 0]
+    for column in ("conteudo_xml", "ultimo_erro"):
+        with pytest.raises(errors.InsufficientPrivilege):
+            owner.execute(f"SELECT {column} FROM fila_documentos".encode())

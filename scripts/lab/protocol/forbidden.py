@@ -117,7 +117,9 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
             return (role, relation) in in_part and column not in in_part[role, relation]
         if (kind, privilege) == ("RELATION", "SELECT"):
             return (role, name) in needed and (role, name) not in in_part
-        return (kind, privilege) == ("SCHEMA", "USAGE") or ((kind, privilege) == ("FUNCTION", "EXECUTE") and (role, name) in needed)
+        return (kind, privilege) == ("SCHEMA", "USAGE") or (
+            (kind, privilege) == ("FUNCTION", "EXECUTE") and (role, name) in needed
+        )
 
     roles = sorted({call.role for call in asked})
     found = connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles}).fetchall()

@@ -19,7 +19,18 @@ from rich.table import Table
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.protocol import take_home
-from lab.protocol.grants import DUTIES, FUNCTION, RELATION, Duty, Place, cannot_become, columns, lab_role, missing_grants, one
+from lab.protocol.grants import (
+    DUTIES,
+    FUNCTION,
+    RELATION,
+    Duty,
+    Place,
+    cannot_become,
+    columns,
+    lab_role,
+    missing_grants,
+    one,
+)
 from lab.server import schema
 from lab.server.session import SCHEMA
 
@@ -181,7 +192,9 @@ class _Check:
     def read(self, duty: Duty, relation: str) -> None:
         some = columns(self.connection, duty, relation, self.place)
         read = sql.SQL(", ").join(map(sql.Identifier, some)) if some else sql.SQL("*")
-        statement = sql.SQL("SELECT count(*) FROM (SELECT {} FROM {}) AS visible").format(read, self.place.named(relation))
+        statement = sql.SQL("SELECT count(*) FROM (SELECT {} FROM {}) AS visible").format(
+            read, self.place.named(relation)
+        )
         self.attempt(duty, relation, RELATION, statement, [])
 
     def call(

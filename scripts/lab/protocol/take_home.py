@@ -88,8 +88,8 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
         if not role or CONTROL.search(role):
             raise LabError(
                 say(
-                    f"{ascii(role)} cannot be a role here: a name must not be empty, nor hold a line break or another control character.",
-                    f"{ascii(role)} não serve de papel: um nome não pode ser vazio nem conter quebra de linha ou outro caractere de"
+                    f"{role!a} cannot be a role here: a name must not be empty, nor hold a line break or another control character.",
+                    f"{role!a} não serve de papel: um nome não pode ser vazio nem conter quebra de linha ou outro caractere de"
                     " controle.",
                 )
             )
@@ -290,7 +290,7 @@ BEGIN
         obj_description((SELECT oid FROM pg_class WHERE relnamespace = v_from AND relname = '{TOKENS}'), 'pg_class'), ''
     ) NOT LIKE '{MARK}%' THEN
         RAISE EXCEPTION 'there is no document queue of the first edition in schema %', current_setting('document_queue.from')
-            USING HINT = 'Name the schema where it lies: -v from=NAME. A file with names of the other language moves the other language''s.';
+            USING HINT = 'Name the schema where it lies: -v from=NAME. Its names must be of the language of this file.';
     END IF;
     IF to_regnamespace('{SCHEMA}') IS NULL THEN
         CREATE SCHEMA {SCHEMA};
