@@ -529,7 +529,7 @@ def test_an_alert_counts_the_orphans_and_not_the_living(queue: psycopg.Connectio
     queue.execute(b"SELECT reservar('worker-a'); SELECT reservar('worker-b', 3, '10 minutes')")
     queue.execute(b"UPDATE relogio_do_laboratorio SET adiantado = '2 minutes 40 seconds'")
     ((number, late),), *others = alerts(queue)
-    assert (number, others) == (1, [[], []])
+    assert (number, others) == (1, [[], [], []])
     assert timedelta(minutes=2, seconds=10) <= late <= timedelta(minutes=2, seconds=20)  # type: ignore[operator]
     assert rows(queue, "SELECT orfaos FROM situacao") == [(number,)]
 
@@ -546,7 +546,7 @@ def test_the_alerts_name_the_longest_wait_and_the_first_document_for_people(queu
         b"UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '11 minutes' WHERE documento_id = 4"
     )
     orphans, ((waits,),), people, creators = alerts(queue)
-    assert (orphans, people) == ([], [(2, 1)])
+    assert (orphans, people, creators) == ([], [(2, 1)], [])
     assert timedelta(minutes=11) <= waits <= timedelta(minutes=11, seconds=10)  # type: ignore[operator]
 
 
