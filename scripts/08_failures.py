@@ -404,7 +404,9 @@ def redacted(stage: Stage) -> Observed:
     in_errors, in_audit, kept, longest, broken = row
     given = sum(CANARY in reason for reason in [*reasons, reasons[-1]])
     return Observed(
-        given == kept == len(reasons) + 1 and (in_errors, in_audit, broken) == (0, 0, False) and longest <= 200
+        given == kept == len(reasons) + 1
+        and (in_errors, in_audit, broken) == (0, 0, False)
+        and longest <= 200
         and passed == len(unusual),
         "reasons given with the canary: {given}; kept with it: ultimo_erro {leaked_errors}, auditoria {leaked_audit};"
         " {kept} kept, of {longest} characters at most; in other forms (« », an open quote, “password is”): {passed} of {unusual} pass",
