@@ -1,5 +1,5 @@
 -- A SECURITY DEFINER function can be hijacked through its search_path: by a temporary view; and by an overload, wherever others may create.
--- @pt Uma função SECURITY DEFINER pode ser sequestrada pelo search_path: por visão temporária; e por sobrecarga, onde outros podem criar.
+-- @pt Uma função SECURITY DEFINER pode ser sequestrada pelo search_path: por visão temporária e, onde outros criam objetos, por sobrecarga.
 -- @setup
 CREATE FUNCTION sql_semana_12.aceito(p_chave TEXT)
 RETURNS BOOLEAN

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches, unified_diff
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 from lab.base import paths, sql_text
@@ -226,7 +226,6 @@ def plain(definition: str) -> str:
     return f"{head.replace(PATH, WRITTEN_PATH)}{opening}{rest.replace(f'{SCHEMA}.', '')}" if opening else definition
 
 
-@cache
 def _own() -> frozenset[str]:
     """The names of what the protocol is made of."""
     structure = [(paths.PROTOCOL / name).read_text(encoding="utf-8") for name in STRUCTURE]
