@@ -224,7 +224,7 @@ def missing_entry(play: Play) -> Observed:
     recovered, found = play["c_recovers"], play["c_looks"]
     status, stage = recovered.one("status"), recovered.one("etapa")
     return Observed(
-        (status, stage) == ("concluido", "confirmando") and found.column("referencia_externa") == ("R-000001",),
+        (status, stage, len(found.rows)) == ("conciliacao", "confirmando", 0),
         "recovered from {stage} to {status}; finished without an entry: {missing}",
         "recuperado de {stage} para {status}; concluídos sem lançamento: {missing}",
         facts={"stage": Fact(stage), "status": Fact(status), "missing": Fact(len(found.rows), "documents")},

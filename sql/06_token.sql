@@ -238,7 +238,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         ultimo_erro = left(p_erro, 200)
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)

@@ -63,9 +63,8 @@ CREATE TYPE sql_semana_12.posse AS (
     max_tentativas INTEGER
 );
 
--- A reason as it is kept and logged: one short line, from which what it recognizes as the document's or as a credential is taken out.
--- It misses some, so it is the last line of defence: a worker writes a reason of its own, with nothing quoted in it. No backslash in a
--- plain string: what it means is a setting of the session.
+-- A reason as it may be kept and logged: one short line, without what may be the document's and without credentials. It is the
+-- last line of defence: a worker writes a reason of its own, with nothing quoted in it.
 CREATE OR REPLACE FUNCTION sql_semana_12.resumir(p_motivo TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
@@ -366,7 +365,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         ultimo_erro = sql_semana_12.resumir(p_erro),
         categoria_erro = p_categoria,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em)

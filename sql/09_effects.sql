@@ -28,7 +28,8 @@ ADD COLUMN IF NOT EXISTS chave_operacao TEXT,
 ADD COLUMN IF NOT EXISTS etapa TEXT NOT NULL DEFAULT 'nao_chamado' CHECK (
     etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
 ),
-ADD COLUMN IF NOT EXISTS referencia_externa TEXT;
+ADD COLUMN IF NOT EXISTS referencia_externa TEXT,
+ADD COLUMN IF NOT EXISTS chamada_basta BOOLEAN NOT NULL DEFAULT FALSE;
 
 -- Until now no call was recorded: every attempt that did not finish may have made one.
 UPDATE sql_semana_12.fila_documentos
@@ -63,7 +64,8 @@ CREATE TYPE sql_semana_12.posse AS (
     iniciado_em TIMESTAMPTZ,
     max_tentativas INTEGER,
     etapa TEXT,
-    referencia_externa TEXT
+    referencia_externa TEXT,
+    chamada_basta BOOLEAN
 );
 
 CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
@@ -246,7 +248,8 @@ BEGIN
         fila.iniciado_em,
         fila.max_tentativas,
         fila.etapa,
-        fila.referencia_externa
+        fila.referencia_externa,
+        fila.chamada_basta
     INTO v_posse
     FROM sql_semana_12.fila_documentos AS fila
     WHERE
@@ -281,7 +284,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
         ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
@@ -306,8 +309,9 @@ END
 $$;
 
 -- Where an attempt that did not finish leaves its document. While there are attempts left it is taken up again, stage and all.
--- When there are none, the stage decides: never called is a failure, unknown is for people, obtained is as good as done.
-CREATE OR REPLACE FUNCTION sql_semana_12.destino(p_etapa TEXT, p_esgotado BOOLEAN)
+-- When there are none, the stage decides: never called is a failure, unknown is for people. So is obtained, unless the call was
+-- the whole effect, for then it is done.
+CREATE OR REPLACE FUNCTION sql_semana_12.destino(p_etapa TEXT, p_esgotado BOOLEAN, p_chamada_basta BOOLEAN)
 RETURNS TEXT
 LANGUAGE plpgsql
 IMMUTABLE
@@ -317,7 +321,7 @@ BEGIN
     RETURN CASE
         WHEN NOT p_esgotado THEN 'pendente'
         WHEN p_etapa = 'nao_chamado' THEN 'falhou'
-        WHEN p_etapa = 'desconhecido' THEN 'conciliacao'
+        WHEN p_etapa = 'desconhecido' OR p_chamada_basta IS NOT TRUE THEN 'conciliacao'
         ELSE 'concluido'
     END;
 END
@@ -347,24 +351,30 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
     p_token BIGINT,
     p_etapa TEXT,
     p_referencia TEXT DEFAULT NULL,
-    p_inquilino TEXT DEFAULT NULL
+    p_inquilino TEXT DEFAULT NULL,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_chamada_basta BOOLEAN DEFAULT NULL
 )
-RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse sql_semana_12.posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
+    v_fim TIMESTAMPTZ;
 BEGIN
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
         ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
         ('nao_chamado', 'desconhecido'),
+        ('nao_chamado', 'obtido'), -- what said desconhecido was lost with its server
         ('desconhecido', 'desconhecido'),
         ('desconhecido', 'nao_chamado'),
         ('desconhecido', 'obtido'),
@@ -383,6 +393,10 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
+    IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
+        RETURN;
+    END IF;
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
@@ -400,9 +414,11 @@ BEGIN
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
-        versao = fila.versao + 1
+        versao = fila.versao + 1,
+        reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)),
+        chamada_basta = coalesce(p_chamada_basta, fila.chamada_basta)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
-    RETURNING fila.documento_id, fila.etapa, fila.versao;
+    RETURNING fila.documento_id, fila.etapa, fila.versao, fila.reservado_ate;
 END
 $$;
 
@@ -582,7 +598,7 @@ BEGIN
     END IF;
     v_agora := sql_semana_12.relogio();
     documento_id := p_documento;
-    status := sql_semana_12.destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas);
+    status := sql_semana_12.destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     IF status = 'pendente' THEN
         disponivel_em := v_agora + sql_semana_12.recuo(v_posse.tentativas);
     END IF;
@@ -625,7 +641,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
@@ -637,7 +654,7 @@ BEGIN
     LOOP
         v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
         versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
@@ -709,12 +726,14 @@ COMMENT ON FUNCTION sql_semana_12.travar IS
 COMMENT ON FUNCTION sql_semana_12.mudar IS
 'Changes the state of a locked document, and writes its row of auditoria.';
 COMMENT ON FUNCTION sql_semana_12.destino IS
-'The state in which an attempt that did not finish leaves its document, by stage and by whether attempts are left.';
+'The state in which an attempt that did not finish leaves its document, by stage, by whether attempts are left and by whether '
+'the call was the whole effect.';
 COMMENT ON FUNCTION sql_semana_12.exigir_referencia IS
 'Refuses a reference that is null, blank or longer than 200 characters, or other than one known already, with 22023.';
 COMMENT ON FUNCTION sql_semana_12.registrar_etapa IS
-'Records where the attempt stands towards the outside world. Zero rows: the document is not in work under this token, and '
-'the worker must not call.';
+'Records where the attempt stands towards the outside world, renews its lease as renovar does, and gives it back: a call must end '
+'before it. p_chamada_basta says that the call is the whole effect, so that its result is the end. Zero rows: the document is not in '
+'work under this token, or its time is up; the worker must not call.';
 COMMENT ON FUNCTION sql_semana_12.concluir IS
 'Finishes a document in work under this token, with the receiver''s reference if it was called. Zero rows: it is not in work '
 'under it, and nothing was changed.';

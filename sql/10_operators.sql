@@ -28,7 +28,12 @@ COMMENT ON SCHEMA sql_semana_12 IS 'queue lab, state 10';
 ALTER TABLE sql_semana_12.fila_documentos
 DROP CONSTRAINT IF EXISTS fila_documentos_status_check,
 ADD CONSTRAINT fila_documentos_status_check
-CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado'));
+CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado', 'cancelado'));
+
+-- Few rows, and what people look for.
+CREATE INDEX IF NOT EXISTS fila_documentos_para_pessoas_idx
+ON sql_semana_12.fila_documentos (inquilino, documento_id)
+WHERE status IN ('conciliacao', 'falhou', 'pausado');
 
 -- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact, for four bytes a
 -- row and a third more WAL a renewal (seen: 181 bytes, then 245).
@@ -37,13 +42,11 @@ ADD COLUMN IF NOT EXISTS renovacoes INTEGER NOT NULL DEFAULT 0;
 
 -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
 ALTER TABLE sql_semana_12.auditoria
-ADD COLUMN IF NOT EXISTS categoria_erro TEXT;
-
--- quem is what the caller says; conta is the account that was logged in. The default comes apart from the column: older rows stay null.
+ADD COLUMN IF NOT EXISTS categoria_erro TEXT,
+-- Beside quem, which the caller says of themselves: the account that was logged in, which nothing said before this lesson.
+ADD COLUMN IF NOT EXISTS conectado_como TEXT;
 ALTER TABLE sql_semana_12.auditoria
-ADD COLUMN IF NOT EXISTS conta TEXT;
-ALTER TABLE sql_semana_12.auditoria
-ALTER COLUMN conta SET DEFAULT session_user;
+ALTER COLUMN conectado_como SET DEFAULT session_user;
 
 CREATE INDEX IF NOT EXISTS auditoria_falhas_idx
 ON sql_semana_12.auditoria (categoria_erro)
@@ -71,7 +74,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
         ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
@@ -226,7 +229,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         INTO v_posse
         FROM sql_semana_12.fila_documentos AS fila
         WHERE
@@ -319,7 +323,7 @@ BEGIN
     FROM sql_semana_12.fila_documentos AS fila
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
-    status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+    status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     versao := sql_semana_12.mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;
@@ -391,6 +395,149 @@ BEGIN
 END
 $$;
 
+-- The end of a document that nothing is to come of any more, by a person who says why. Its result stays unknown if it was.
+CREATE OR REPLACE FUNCTION sql_semana_12.cancelar(
+    p_documento BIGINT, p_versao BIGINT, p_quem TEXT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'pausado', 'falhou', 'conciliacao'], p_quem, p_motivo, p_inquilino
+    );
+BEGIN
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'cancelado', p_quem, p_motivo, NULL::TIMESTAMPTZ);
+    documento_id := p_documento;
+    status := 'cancelado';
+    RETURN NEXT;
+END
+$$;
+
+-- A document whose content was broken gets the right one under the same key. Where any attempt may have called, the receiver knows
+-- the key with the old content: then cancel the document, and enqueue the new one under a new key.
+CREATE OR REPLACE FUNCTION sql_semana_12.substituir_conteudo(
+    p_documento BIGINT, p_versao BIGINT, p_conteudo_xml XML, p_quem TEXT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'pausado', 'falhou'], p_quem, p_motivo, p_inquilino
+    );
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM sql_semana_12.exigir_documento('chave', 'arquivo', p_conteudo_xml, 'inquilino', NULL::TIMESTAMPTZ, 1);
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    -- The stage may be back at nao_chamado after a call of which the receiver knew nothing then; the audit remembers it.
+    IF
+        v_posse.etapa <> 'nao_chamado'
+        OR EXISTS (
+            SELECT 1
+            FROM sql_semana_12.auditoria AS chamada
+            WHERE
+                chamada.inquilino = v_posse.inquilino
+                AND chamada.documento_id = v_posse.documento_id
+                AND chamada.por_que = 'etapa desconhecido'
+        )
+    THEN
+        RAISE EXCEPTION 'document %: an attempt may have called with the old content', p_documento
+            USING ERRCODE = '55000', HINT = 'Use cancelar, then enfileirar under a new key.';
+    END IF;
+    v_agora := sql_semana_12.relogio();
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, quem, por_que, quando)
+    VALUES (
+        v_posse.inquilino,
+        v_posse.documento_id,
+        v_posse.versao + 1,
+        v_posse.status,
+        v_posse.status,
+        p_quem,
+        sql_semana_12.resumir('conteudo: ' || p_motivo),
+        v_agora
+    );
+    RETURN QUERY
+    UPDATE sql_semana_12.fila_documentos AS fila
+    SET
+        conteudo_xml = p_conteudo_xml,
+        conteudo_sha256 = sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8')),
+        versao = fila.versao + 1
+    WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
+    RETURNING fila.documento_id, fila.status, fila.versao;
+END
+$$;
+
+-- After a cause that many shared is gone: the failed documents of one class of failure, so many at a time. Those for people are not
+-- among them, for of each the result has to be looked up first.
+CREATE OR REPLACE FUNCTION sql_semana_12.reenfileirar_falhos(
+    p_categoria TEXT,
+    p_quem TEXT,
+    p_motivo TEXT,
+    p_mais_tentativas INTEGER DEFAULT 1,
+    p_limite INTEGER DEFAULT 100,
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_visto RECORD;
+BEGIN
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda') THEN
+        RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao, impasse or queda, not %', left(p_categoria, 50)
+            USING ERRCODE = '22023';
+    END IF;
+    FOR v_visto IN
+        SELECT fila.inquilino, fila.documento_id, fila.versao
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE
+            fila.status = 'falhou'
+            AND fila.categoria_erro = p_categoria
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        LIMIT p_limite
+        FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        RETURN QUERY
+        SELECT feito.documento_id, feito.status, feito.versao
+        FROM sql_semana_12.reenfileirar(v_visto.documento_id, v_visto.versao, p_quem, p_motivo, p_mais_tentativas, v_visto.inquilino) AS feito;
+    END LOOP;
+END
+$$;
+
+-- What waits for people, as they need it to decide, and without the document itself.
+CREATE OR REPLACE VIEW sql_semana_12.para_pessoas AS
+SELECT
+    fila.inquilino,
+    fila.documento_id,
+    fila.chave,
+    fila.status,
+    fila.versao,
+    fila.tentativas,
+    fila.etapa,
+    fila.chave_operacao,
+    fila.referencia_externa,
+    fila.categoria_erro,
+    fila.ultimo_erro
+FROM sql_semana_12.fila_documentos AS fila
+WHERE fila.status IN ('conciliacao', 'falhou', 'pausado');
+
 DROP VIEW IF EXISTS sql_semana_12.situacao;
 CREATE VIEW sql_semana_12.situacao AS
 WITH hora AS MATERIALIZED (
@@ -398,47 +545,68 @@ WITH hora AS MATERIALIZED (
 )
 
 SELECT
-    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora) AS aguardando,
-    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora) AS adiados,
-    count(*) FILTER (WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora) AS executando,
-    count(*) FILTER (
-        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
-    ) AS orfaos,
-    count(*) FILTER (WHERE fila.status = 'pausado') AS pausados,
-    count(*) FILTER (WHERE fila.status = 'conciliacao') AS em_conciliacao,
-    count(*) FILTER (WHERE fila.status = 'falhou') AS falhos,
-    count(*) FILTER (WHERE fila.status = 'concluido') AS concluidos,
-    count(*) FILTER (WHERE fila.status = 'pendente' AND fila.tentativas > 0) AS repetindo,
-    max(hora.agora - fila.disponivel_em) FILTER (
-        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
-    ) AS maior_espera,
-    max(hora.agora - fila.reservado_ate) FILTER (
-        WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
-    ) AS maior_atraso,
-    max(
-        coalesce(
-            (
-                SELECT min(etapa.quando)
-                FROM sql_semana_12.auditoria AS etapa
-                WHERE
-                    etapa.inquilino = fila.inquilino
-                    AND etapa.documento_id = fila.documento_id
-                    AND etapa.token_reserva = fila.token_reserva
-                    AND etapa.de = etapa.para
-            ),
-            hora.agora
-        ) - fila.iniciado_em
-    ) FILTER (
-        WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora
-    ) AS maior_demora_para_iniciar,
-    coalesce(sum(fila.renovacoes), 0) AS renovacoes,
     (
         SELECT count(*)
-        FROM sql_semana_12.auditoria AS queda
-        WHERE queda.categoria_erro = 'queda'
-    ) AS recuperacoes
-FROM sql_semana_12.fila_documentos AS fila
-CROSS JOIN hora;
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
+    ) AS aguardando,
+    (
+        SELECT count(*)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'pendente' AND fila.disponivel_em > hora.agora
+    ) AS adiados,
+    (
+        SELECT count(*)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora
+    ) AS executando,
+    (
+        SELECT count(*)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'processando' AND coalesce(fila.reservado_ate, '-infinity') < hora.agora
+    ) AS orfaos,
+    (SELECT count(*) FROM sql_semana_12.fila_documentos AS fila WHERE fila.status = 'pausado') AS pausados,
+    (SELECT count(*) FROM sql_semana_12.fila_documentos AS fila WHERE fila.status = 'conciliacao') AS em_conciliacao,
+    (SELECT count(*) FROM sql_semana_12.fila_documentos AS fila WHERE fila.status = 'falhou') AS falhos,
+    (SELECT count(*) FROM sql_semana_12.fila_documentos AS fila WHERE fila.status = 'concluido') AS concluidos,
+    (SELECT count(*) FROM sql_semana_12.fila_documentos AS fila WHERE fila.status = 'cancelado') AS cancelados,
+    (
+        SELECT count(*)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'pendente' AND fila.tentativas > 0
+    ) AS repetindo,
+    (
+        SELECT hora.agora - min(fila.disponivel_em)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'pendente' AND fila.disponivel_em <= hora.agora
+    ) AS maior_espera,
+    (
+        SELECT max(hora.agora - fila.reservado_ate)
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'processando' AND fila.reservado_ate < hora.agora
+    ) AS maior_atraso,
+    (
+        SELECT
+            max(
+                coalesce(
+                    (
+                        SELECT min(etapa.quando)
+                        FROM sql_semana_12.auditoria AS etapa
+                        WHERE
+                            etapa.inquilino = fila.inquilino
+                            AND etapa.documento_id = fila.documento_id
+                            AND etapa.token_reserva = fila.token_reserva
+                            AND etapa.de = etapa.para
+                    ),
+                    hora.agora
+                ) - fila.iniciado_em
+            )
+        FROM sql_semana_12.fila_documentos AS fila
+        WHERE fila.status = 'processando' AND fila.reservado_ate >= hora.agora
+    ) AS maior_demora_para_iniciar,
+    (SELECT coalesce(sum(fila.renovacoes), 0) FROM sql_semana_12.fila_documentos AS fila) AS renovacoes,
+    (SELECT count(*) FROM sql_semana_12.auditoria AS queda WHERE queda.categoria_erro = 'queda') AS recuperacoes
+FROM hora;
 
 CREATE OR REPLACE VIEW sql_semana_12.falhas_por_categoria AS
 SELECT
@@ -473,17 +641,28 @@ COMMENT ON FUNCTION sql_semana_12.reenfileirar IS
 'Gives a failed or unreconciled document more attempts. Zero rows: it has moved on since p_versao, or is in no such state.';
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
 'How often the lease of this document was renewed, in all attempts.';
+COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
+'Who made the change, as they say themselves.';
+COMMENT ON COLUMN sql_semana_12.auditoria.conectado_como IS
+'The account (session_user) that made the change, whatever name it gave.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
 'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';
-COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
-'Who did it, as the caller said; conta is who was logged in.';
-COMMENT ON COLUMN sql_semana_12.auditoria.conta IS
-'The account that was logged in (session_user), which SET ROLE does not change; behind a pooler it is the pooler''s. Null: older than '
-'this column.';
+COMMENT ON FUNCTION sql_semana_12.cancelar IS
+'Gives up a document that waits, is paused, has failed or is for people; its error and its stage stay. Zero rows: it has moved on '
+'since p_versao, or is in no such state.';
+COMMENT ON FUNCTION sql_semana_12.substituir_conteudo IS
+'Gives a document another content under its key, if no attempt ever called (else 55000); its state stays: reenfileirar one that '
+'failed. Zero rows: it has moved on since p_versao, or is in no state for it.';
+COMMENT ON FUNCTION sql_semana_12.reenfileirar_falhos IS
+'Gives up to p_limite failed documents of this class of failure more attempts, as reenfileirar does one. Zero rows: none has failed '
+'so that is free.';
+COMMENT ON VIEW sql_semana_12.para_pessoas IS
+'One row for each document that people have to decide on: of unknown result, failed, paused. Zero rows: none waits for them.';
 COMMENT ON VIEW sql_semana_12.situacao IS
-'One row: how many documents are due, put off, in work, orphaned (late), paused, for people, failed, finished; how many of those '
-'that wait had an attempt; how long the first due one waits, how late the latest orphan is, how long one in work took or has '
-'been taking from its claim to its first stage; how many renewals and take-overs there were.';
+'One row: how many documents are due, put off, in work, orphaned (late), paused, for people, failed, finished, cancelled; how many of '
+'those that wait had an attempt; how long the first due one waits, how late the latest orphan is, how long one in work took or has '
+'been taking from its claim to its first stage; how many renewals and take-overs there were. Each is counted only where it is asked '
+'for: what is live by its index, what is history (finished, cancelled, renewals) by reading the whole queue.';
 COMMENT ON VIEW sql_semana_12.falhas_por_categoria IS
 'One row for each class of failure: attempts that ended so, how many were put back, how many ended their document without a '
 'result, and when the last one was. Zero rows: none has failed.';

@@ -14,26 +14,20 @@ SET "lab.para" = '99';
 \ir require_state.sql
 
 -- Leases end, and no recovery takes their documents: is anything calling recuperar?
-SELECT
-    count(*) AS orfaos,
-    sql_semana_12.relogio() - min(reservado_ate) AS maior_atraso
-FROM sql_semana_12.fila_documentos
-WHERE
-    status = 'processando'
-    AND coalesce(reservado_ate, '-infinity') < (SELECT sql_semana_12.relogio()) - INTERVAL '2 minutes'
-HAVING count(*) > 0;
+SELECT orfaos, maior_atraso
+FROM sql_semana_12.situacao
+WHERE orfaos > 0 AND coalesce(maior_atraso > INTERVAL '2 minutes', TRUE);
 
 -- What is due waits, and no worker claims it: too few workers, or none?
-SELECT sql_semana_12.relogio() - min(disponivel_em) AS maior_espera
-FROM sql_semana_12.fila_documentos
-WHERE status = 'pendente'
-HAVING min(disponivel_em) < sql_semana_12.relogio() - INTERVAL '10 minutes';
+SELECT maior_espera
+FROM sql_semana_12.situacao
+WHERE maior_espera > INTERVAL '10 minutes';
 
--- People are needed: what became of these calls is unknown. It reads the whole queue, so now and then is enough.
+-- People are needed: what became of these calls is unknown.
 SELECT
     count(*) AS em_conciliacao,
     min(documento_id) AS documento_id
-FROM sql_semana_12.fila_documentos
+FROM sql_semana_12.para_pessoas
 WHERE status = 'conciliacao'
 HAVING count(*) > 0;
 

@@ -79,7 +79,10 @@ BEGIN
         TO sql_semana_12_worker;
     END IF;
     IF to_regrole('sql_semana_12_reader') IS NOT NULL THEN
-        GRANT SELECT ON sql_semana_12.situacao, sql_semana_12.falhas_por_categoria TO sql_semana_12_reader;
+        GRANT SELECT ON
+            sql_semana_12.situacao,
+            sql_semana_12.falhas_por_categoria
+        TO sql_semana_12_reader;
         -- Not the payload, nor a reason: resumir may have missed what one quotes of it.
         GRANT SELECT (
             documento_id,
@@ -101,11 +104,15 @@ BEGIN
             chave_operacao,
             etapa,
             referencia_externa,
+            chamada_basta,
             renovacoes
         ) ON sql_semana_12.fila_documentos TO sql_semana_12_reader;
         GRANT SELECT (
-            inquilino, documento_id, versao, de, para, token_reserva, quem, conta, quando, categoria_erro
+            inquilino, documento_id, versao, de, para, token_reserva, quem, conectado_como, quando, categoria_erro
         ) ON sql_semana_12.auditoria TO sql_semana_12_reader;
+        GRANT SELECT (
+            inquilino, documento_id, chave, status, versao, tentativas, etapa, chave_operacao, referencia_externa, categoria_erro
+        ) ON sql_semana_12.para_pessoas TO sql_semana_12_reader;
         -- A view reads tables as its owner, but calls functions as its reader.
         GRANT EXECUTE ON FUNCTION sql_semana_12.relogio TO sql_semana_12_reader;
     END IF;
@@ -113,7 +120,8 @@ BEGIN
         GRANT SELECT ON
             sql_semana_12.auditoria,
             sql_semana_12.situacao,
-            sql_semana_12.falhas_por_categoria
+            sql_semana_12.falhas_por_categoria,
+            sql_semana_12.para_pessoas
         TO sql_semana_12_operator;
         -- To find what is theirs, and for the alerts; examinar gives the reason of one document, and none of these its payload.
         GRANT SELECT (
@@ -136,6 +144,7 @@ BEGIN
             chave_operacao,
             etapa,
             referencia_externa,
+            chamada_basta,
             renovacoes
         ) ON sql_semana_12.fila_documentos TO sql_semana_12_operator;
         GRANT EXECUTE ON FUNCTION
@@ -145,6 +154,9 @@ BEGIN
             sql_semana_12.retomar,
             sql_semana_12.confirmar,
             sql_semana_12.reenfileirar,
+            sql_semana_12.reenfileirar_falhos,
+            sql_semana_12.substituir_conteudo,
+            sql_semana_12.cancelar,
             sql_semana_12.recuperar
         TO sql_semana_12_operator;
     END IF;

@@ -64,7 +64,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
         ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
@@ -120,7 +120,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
         ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
@@ -171,24 +171,30 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
     p_token BIGINT,
     p_etapa TEXT,
     p_referencia TEXT DEFAULT NULL,
-    p_inquilino TEXT DEFAULT NULL
+    p_inquilino TEXT DEFAULT NULL,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_chamada_basta BOOLEAN DEFAULT NULL
 )
-RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse sql_semana_12.posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
+    v_fim TIMESTAMPTZ;
 BEGIN
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
         ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
         ('nao_chamado', 'desconhecido'),
+        ('nao_chamado', 'obtido'), -- what said desconhecido was lost with its server
         ('desconhecido', 'desconhecido'),
         ('desconhecido', 'nao_chamado'),
         ('desconhecido', 'obtido'),
@@ -207,6 +213,10 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
+    IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
+        RETURN;
+    END IF;
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
@@ -224,9 +234,11 @@ BEGIN
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
-        versao = fila.versao + 1
+        versao = fila.versao + 1,
+        reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)),
+        chamada_basta = coalesce(p_chamada_basta, fila.chamada_basta)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
-    RETURNING fila.documento_id, fila.etapa, fila.versao;
+    RETURNING fila.documento_id, fila.etapa, fila.versao, fila.reservado_ate;
 END
 $$;
 
@@ -242,24 +254,30 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
     p_token BIGINT,
     p_etapa TEXT,
     p_referencia TEXT DEFAULT NULL,
-    p_inquilino TEXT DEFAULT NULL
+    p_inquilino TEXT DEFAULT NULL,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_chamada_basta BOOLEAN DEFAULT NULL
 )
-RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT)
+RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$ -- without linhas
 #variable_conflict use_column
 DECLARE
-    v_posse sql_semana_12.posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
+    v_fim TIMESTAMPTZ;
 BEGIN
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
-        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT; RETURN;
+        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT, sql_semana_12.relogio(); RETURN;
     END IF;
     IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
         ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
         ('nao_chamado', 'desconhecido'),
+        ('nao_chamado', 'obtido'), -- what said desconhecido was lost with its server
         ('desconhecido', 'desconhecido'),
         ('desconhecido', 'nao_chamado'),
         ('desconhecido', 'obtido'),
@@ -278,6 +296,10 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
+    IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
+        RETURN;
+    END IF;
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
@@ -295,9 +317,11 @@ BEGIN
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
-        versao = fila.versao + 1
+        versao = fila.versao + 1,
+        reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)),
+        chamada_basta = coalesce(p_chamada_basta, fila.chamada_basta)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
-    RETURNING fila.documento_id, fila.etapa, fila.versao;
+    RETURNING fila.documento_id, fila.etapa, fila.versao, fila.reservado_ate;
 END
 $$;
 
@@ -354,7 +378,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
@@ -366,7 +391,7 @@ BEGIN
     LOOP
         v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
         versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
@@ -418,7 +443,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
@@ -430,7 +456,7 @@ BEGIN
     LOOP
         v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
         versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
@@ -565,7 +591,8 @@ BEGIN
         fila.iniciado_em,
         fila.max_tentativas,
         fila.etapa,
-        fila.referencia_externa
+        fila.referencia_externa,
+        fila.chamada_basta
     INTO v_posse
     FROM sql_semana_12.fila_documentos AS fila
     WHERE
@@ -689,7 +716,8 @@ BEGIN
         fila.iniciado_em,
         fila.max_tentativas,
         fila.etapa,
-        fila.referencia_externa
+        fila.referencia_externa,
+        fila.chamada_basta
     INTO v_posse
     FROM sql_semana_12.fila_documentos AS fila
     WHERE

@@ -60,14 +60,16 @@ nb.table(named, "c_reads")
 # failure changed no row, and B must think that it is no longer the owner.
 #
 # ## The same story with a token
-# Now every claim takes a number from a sequence, and outcomes name that number. B bears A's name again.
+# Now every claim gets a number that no claim had before, and outcomes name it. Here it counts 1, 2, 3, so that you can type it; as
+# installed it is random. B bears A's name again.
 
 # %% [markdown] lang="pt"
 # **Por quê.** A condição compara o que a linha diz do dono, e os dois processos dizem a mesma coisa de si. B tinha achado o
 # documento ruim; a falha que ele gravou não mudou nenhuma linha, e B só pode concluir que já não é o dono.
 #
 # ## A mesma história com um token
-# Agora cada reserva tira um número de uma sequence, e o resultado só vale com esse número. B tem de novo o nome de A.
+# Agora cada reserva recebe um número que nenhuma outra teve, e o resultado só vale com ele. Aqui ele conta 1, 2, 3, para você poder
+# digitá-lo; na instalação, é sorteado. B tem de novo o nome de A.
 
 # %%
 nb.sql("06_late_writes", "b_claims")

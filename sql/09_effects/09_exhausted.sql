@@ -1,5 +1,5 @@
--- When attempts run out the stage decides: not called fails, unknown goes to people, obtained is finished.
--- @pt Quando as tentativas se esgotam, a etapa decide: não chamado falha, desconhecido vai para conciliação manual, obtido é concluído.
+-- When attempts run out the stage decides: not called fails, unknown goes to people, obtained is finished if the call was all.
+-- @pt Quando as tentativas se esgotam, a etapa decide: não chamado falha, desconhecido vai a conciliação, obtido conclui se a chamada era tudo.
 -- @setup
 DELETE FROM fila_documentos
 WHERE documento_id > 3;
@@ -21,7 +21,7 @@ SELECT documento_id, etapa
 FROM registrar_etapa(2, 2, 'desconhecido');
 -- @step a_calls_third A
 SELECT documento_id, etapa
-FROM registrar_etapa(3, 3, 'desconhecido');
+FROM registrar_etapa(3, 3, 'desconhecido', p_chamada_basta => TRUE);
 -- @step a_obtains_third A
 SELECT documento_id, etapa
 FROM registrar_etapa(3, 3, 'obtido', 'R-000003');

@@ -1,5 +1,5 @@
--- At the last attempt recovery finishes a document by the call's result alone; a local entry that its worker still had to write is missing.
--- @pt Na última tentativa, a recuperação conclui só pelo resultado da chamada; falta o lançamento local que o worker ainda ia gravar.
+-- Where the worker also writes inside the database, the call's result is not the end: at the last attempt the document goes to people.
+-- @pt Se o worker também grava no banco, o resultado da chamada não é o fim: na última tentativa, o documento vai para conciliação manual.
 -- @setup
 CREATE TABLE lancamentos (documento_id BIGINT NOT NULL, valor NUMERIC NOT NULL);
 DELETE FROM fila_documentos
@@ -30,8 +30,8 @@ RETURNING adiantado;
 SELECT documento_id, status, etapa
 FROM recuperar('vigia');
 -- @step c_looks C
--- Work that also writes locally has to look for what is finished and has no entry.
--- @pt Um trabalho que também grava localmente precisa procurar o que está concluído sem lançamento.
+-- Finished by the call's result alone, it would have no entry, and no error would say so. Is anything finished without one?
+-- @pt Concluído só pelo resultado da chamada, ele ficaria sem lançamento, e nenhum erro avisaria. Há algo concluído sem lançamento?
 SELECT fila.documento_id, fila.referencia_externa
 FROM fila_documentos AS fila
 LEFT JOIN lancamentos ON fila.documento_id = lancamentos.documento_id

@@ -21,7 +21,7 @@ BEGIN
     END IF;
     v_agora := relogio();
     documento_id := p_documento;
-    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas);
+    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     IF status = 'pendente' THEN
         disponivel_em := v_agora + recuo(v_posse.tentativas);
     END IF;
@@ -42,7 +42,7 @@ COMMENT ON FUNCTION sql_semana_12.falhar IS
 -- -        status := 'falhou';
 -- -    ELSE
 -- -        status := 'pendente';
--- +    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas);
+-- +    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
 -- +    IF status = 'pendente' THEN
 -- @lesson 08
 -- @@

@@ -14,6 +14,11 @@ CREATE INDEX IF NOT EXISTS fila_documentos_processando_idx
 ON sql_semana_12.fila_documentos (documento_id)
 WHERE status = 'processando';
 
+-- Few rows, and what people look for.
+CREATE INDEX IF NOT EXISTS fila_documentos_para_pessoas_idx
+ON sql_semana_12.fila_documentos (inquilino, documento_id)
+WHERE status IN ('conciliacao', 'falhou', 'pausado');
+
 CREATE INDEX IF NOT EXISTS auditoria_falhas_idx
 ON sql_semana_12.auditoria (categoria_erro)
 WHERE categoria_erro IS NOT NULL;

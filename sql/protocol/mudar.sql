@@ -21,7 +21,7 @@ BEGIN
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
-        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou') THEN p_agora END,
+        concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
         ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,

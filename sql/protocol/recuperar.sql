@@ -33,7 +33,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         FROM fila_documentos AS fila
         WHERE
             fila.status = 'processando'
@@ -46,7 +47,7 @@ BEGIN
     LOOP
         v_agora := relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
         v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
         versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
@@ -73,10 +74,11 @@ COMMENT ON FUNCTION sql_semana_12.recuperar IS
 -- -            fila.max_tentativas
 -- +            fila.max_tentativas,
 -- +            fila.etapa,
--- +            fila.referencia_externa
+-- +            fila.referencia_externa,
+-- +            fila.chamada_basta
 -- @@
 -- -        status := CASE WHEN v_posse.tentativas < v_posse.max_tentativas THEN 'pendente' ELSE 'falhou' END;
--- +        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+-- +        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
 -- @@
 -- +        etapa := v_posse.etapa;
 -- @lesson 08

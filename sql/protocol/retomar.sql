@@ -19,7 +19,7 @@ BEGIN
     FROM fila_documentos AS fila
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
-    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas);
+    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;

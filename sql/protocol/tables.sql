@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
         etapa IN ('nao_chamado', 'desconhecido', 'obtido', 'confirmando')
     ),
     referencia_externa TEXT,
+    -- Whether the call is all that is to be done; else there is work inside the database, too, and a call's result is not its end.
+    chamada_basta BOOLEAN NOT NULL DEFAULT FALSE,
     -- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact.
     renovacoes INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (inquilino, documento_id),
@@ -40,7 +42,8 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     UNIQUE (inquilino, chave),
     -- The slash ends the tenant's name in chave_operacao, so that two tenants never meet in one.
     CONSTRAINT fila_documentos_inquilino_check CHECK (inquilino NOT LIKE '%/%'),
-    CONSTRAINT fila_documentos_status_check CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado'))
+    CONSTRAINT fila_documentos_status_check
+    CHECK (status IN ('pendente', 'processando', 'concluido', 'falhou', 'conciliacao', 'pausado', 'cancelado'))
 );
 
 COMMENT ON COLUMN sql_semana_12.fila_documentos.renovacoes IS
@@ -59,16 +62,15 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.auditoria (
     PRIMARY KEY (inquilino, documento_id, versao),
     -- How the attempt that ended here failed; null where none did. The class in the queue is only that of the last failure.
     categoria_erro TEXT,
-    -- Not what a caller says of itself: the default is read in the session that calls, whichever function writes the row.
-    conta TEXT DEFAULT session_user
+    -- Beside quem, which the caller says of themselves: the account that was logged in.
+    conectado_como TEXT DEFAULT session_user
 );
 
 COMMENT ON TABLE sql_semana_12.auditoria IS
 'Every change of state: from, to, version, token, who, why, when. versao of a document grows by exactly one with every row.';
+COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
+'Who made the change, as they say themselves.';
+COMMENT ON COLUMN sql_semana_12.auditoria.conectado_como IS
+'The account (session_user) that made the change, whatever name it gave.';
 COMMENT ON COLUMN sql_semana_12.auditoria.categoria_erro IS
 'Class of the failure that ended an attempt here, queda for a take-over; null for every other change.';
-COMMENT ON COLUMN sql_semana_12.auditoria.quem IS
-'Who did it, as the caller said; conta is who was logged in.';
-COMMENT ON COLUMN sql_semana_12.auditoria.conta IS
-'The account that was logged in (session_user), which SET ROLE does not change; behind a pooler it is the pooler''s. Null: older than '
-'this column.';

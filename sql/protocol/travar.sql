@@ -20,7 +20,8 @@ BEGIN
         fila.iniciado_em,
         fila.max_tentativas,
         fila.etapa,
-        fila.referencia_externa
+        fila.referencia_externa,
+        fila.chamada_basta
     INTO v_posse
     FROM fila_documentos AS fila
     WHERE
@@ -44,7 +45,8 @@ COMMENT ON FUNCTION sql_semana_12.travar IS
 -- -        fila.max_tentativas
 -- +        fila.max_tentativas,
 -- +        fila.etapa,
--- +        fila.referencia_externa
+-- +        fila.referencia_externa,
+-- +        fila.chamada_basta
 -- @lesson 08
 -- @@
 -- -        fila.iniciado_em

@@ -45,7 +45,8 @@ BEGIN
             fila.iniciado_em,
             fila.max_tentativas,
             fila.etapa,
-            fila.referencia_externa
+            fila.referencia_externa,
+            fila.chamada_basta
         INTO v_posse
         FROM fila_documentos AS fila
         WHERE

@@ -12,5 +12,6 @@ CREATE TYPE sql_semana_12.posse AS (
     iniciado_em TIMESTAMPTZ,
     max_tentativas INTEGER,
     etapa TEXT,
-    referencia_externa TEXT
+    referencia_externa TEXT,
+    chamada_basta BOOLEAN
 );

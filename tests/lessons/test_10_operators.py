@@ -484,7 +484,7 @@ def test_a_failure_whose_document_is_finished_all_the_same_is_not_for_good(queue
         queue.execute(b"SELECT FROM reservar('worker-a')")
     for document in (1, 2):
         queue.execute("SELECT FROM registrar_etapa(%s, %s, 'desconhecido')", [document, document])
-    queue.execute(b"SELECT FROM registrar_etapa(1, 1, 'obtido', 'R1')")
+    queue.execute(b"SELECT FROM registrar_etapa(1, 1, 'obtido', 'R1', p_chamada_basta => TRUE)")
     ends = [
         rows(queue, "SELECT status FROM falhar(%s, %s, %s, 'motivo')", document, document, category)[0][0]
         for document, category in ((1, "conteudo"), (2, "conteudo"), (3, "conteudo"), (4, "conexao"))

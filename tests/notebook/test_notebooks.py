@@ -341,7 +341,7 @@ def _outputs(notebook: NotebookNode) -> list[Any]:
 def _told(notebook: NotebookNode) -> list[str]:
     """The SQL, questions and claims that the notebook shows: not what was seen, nor where."""
     shown = [output.get("data", {}).get("text/markdown", "") for output in _outputs(notebook)]
-    seen = ("Seen: ", "Visto: ", "| claim", "| afirmação", "*PostgreSQL")
+    seen = ("Seen: ", "Visto: ", "| claim", "| afirmação", "| step", "| passo", "*PostgreSQL")
     return [text for text in shown if text and not text.startswith(seen)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 MAXIMUM = timedelta(minutes=15)  # of one attempt, as tempo_maximo() says
 LONGEST_DELAY = timedelta(minutes=5)
 NEXT_STAGES = {
-    "nao_chamado": ["nao_chamado", "desconhecido"],
+    "nao_chamado": ["nao_chamado", "desconhecido", "obtido"],
     "desconhecido": ["desconhecido", "nao_chamado", "obtido"],
     "obtido": ["obtido", "confirmando"],
     "confirmando": ["confirmando"],
@@ -54,9 +54,11 @@ class Document:
     iniciado_em: Span | None = None
     etapa: str = "nao_chamado"
     referencia_externa: str | None = None
+    chamada_basta: bool = False
     categoria_erro: str | None = None
     ultimo_erro: str | None = None
     concluido_em: Span | None = None
+    was_called: bool = False  # in the audit, not in the table
     # Its last row in auditoria: tenant, from, to, who, why, class of failure; and when.
     auditado: Row = (None,) * 6
     quando: Span | None = None
@@ -113,6 +115,10 @@ class Model:
         """The documents as a session sees them, by id; None for one that changes nothing."""
         views = {key: each.pending if who and each.holder == who else each.committed for key, each in self.kept.items()}
         return {key: view for key, view in views.items() if view is not None}
+
+    def called(self, who: str) -> set[int]:
+        """The documents for which an attempt may have called, as a session sees them."""
+        return {key for key, each in self.seen_by(who).items() if each.was_called}
 
     def in_work(self) -> bool:
         """Whether any document is in work, as far as it is committed."""
@@ -212,17 +218,22 @@ class Model:
         held = self._held(call, key, token, tenant)
         if held is None:
             return []
-        assert held.iniciado_em is not None and held.reservado_ate is not None
-        end, before = held.iniciado_em + MAXIMUM, held.reservado_ate
-        if not call.rows and call.clock.last >= end.first:
+        assert held.iniciado_em is not None
+        if not call.rows and call.clock.last >= (held.iniciado_em + MAXIMUM).first:
             return []
-        until = call.clock + lease
-        first, last = (max(before.first, min(until.first, end.first)), max(before.last, min(until.last, end.last)))
-        self.write(call.who, replace(held, reservado_ate=Span(first, last)))
+        self.write(call.who, replace(held, reservado_ate=renewed(call, held, lease)))
         return [(key,)]
 
     def registrar_etapa(
-        self, call: Call, key: int, token: int, stage: str, reference: str | None, tenant: str | None
+        self,
+        call: Call,
+        key: int,
+        token: int,
+        stage: str,
+        reference: str | None,
+        tenant: str | None,
+        lease: timedelta = timedelta(seconds=30),
+        suffices: bool | None = None,
     ) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:
@@ -232,7 +243,22 @@ class Model:
         if stage in ("nao_chamado", "desconhecido") and reference is not None:
             raise Refused(BAD_INPUT)
         known = same(reference, held)
-        changed = replace(held, etapa=stage, referencia_externa=known, versao=held.versao + 1)
+        assert held.iniciado_em is not None
+        if (
+            stage in ("desconhecido", "confirmando")
+            and not call.rows
+            and call.clock.last >= (held.iniciado_em + MAXIMUM).first
+        ):
+            return []
+        changed = replace(
+            held,
+            etapa=stage,
+            referencia_externa=known,
+            versao=held.versao + 1,
+            reservado_ate=renewed(call, held, lease),
+            chamada_basta=held.chamada_basta if suffices is None else suffices,
+            was_called=held.was_called or stage == "desconhecido",
+        )
         self.write(call.who, audited(call, held, changed, held.worker_id, f"etapa {stage}"))
         return [(key, stage, changed.versao)]
 
@@ -331,6 +357,38 @@ class Model:
         held = replace(held, max_tentativas=max(held.max_tentativas, held.tentativas + more))
         return self._command(call, held, "pendente", who, reason, call.clock)
 
+    def cancelar(self, call: Call, key: int, version: int, who: str, reason: str, tenant: str | None) -> list[Row]:
+        held = self._as_operator(call, key, version, ("pendente", "pausado", "falhou", "conciliacao"), tenant)
+        return [] if held is None else self._command(call, held, "cancelado", who, reason)
+
+    def substituir_conteudo(
+        self, call: Call, key: int, version: int, content: str, who: str, reason: str, tenant: str | None
+    ) -> list[Row]:
+        held = self._as_operator(call, key, version, ("pendente", "pausado", "falhou"), tenant)
+        if held is None:
+            return []
+        if held.etapa != "nao_chamado" or key in self.called(call.who):
+            raise Refused(BAD_STATE)
+        changed = replace(held, versao=held.versao + 1)
+        self.write(call.who, audited(call, held, changed, who, redacted(f"conteudo: {reason}")))
+        self.kept[key].content = content
+        return [(key, held.status, changed.versao)]
+
+    def reenfileirar_falhos(
+        self, call: Call, category: str, who: str, reason: str, more: int, limit: int, tenant: str | None
+    ) -> list[Row]:
+        failed = [
+            each
+            for key, each in sorted(self.seen_by(call.who).items())
+            if (each.status, each.categoria_erro) == ("falhou", category)
+            and tenant in (None, each.inquilino)
+            and self.free_for(call.who, key)
+        ]
+        answer = []
+        for each in failed[:limit]:
+            answer += self.reenfileirar(call, each.documento_id, each.versao, who, reason, more, each.inquilino)
+        return answer
+
     # What they share
 
     def _held(self, call: Call, key: int, token: int, tenant: str | None) -> Document | None:
@@ -401,7 +459,7 @@ class Model:
             token_reserva=None,
             worker_id=None if to == "pendente" else held.worker_id,
             reservado_ate=None,
-            concluido_em=call.clock if to in ("concluido", "falhou") else None,
+            concluido_em=call.clock if to in ("concluido", "falhou", "cancelado") else None,
             disponivel_em=due or held.disponivel_em,
             categoria_erro=None if to == "concluido" else category,
             ultimo_erro=None if to == "concluido" else redacted(error),
@@ -409,6 +467,13 @@ class Model:
         failed = category if held.status == "processando" else None
         self.write(call.who, audited(call, held, changed, who, redacted(why), failed))
         return [(held.documento_id, to, changed.versao)]
+
+
+def renewed(call: Call, held: Document, lease: timedelta) -> Span:
+    """The deadline after a renewal: never an earlier one, and none behind the maximum run time."""
+    assert held.iniciado_em is not None and held.reservado_ate is not None
+    before, until, end = held.reservado_ate, call.clock + lease, held.iniciado_em + MAXIMUM
+    return Span(max(before.first, min(until.first, end.first)), max(before.last, min(until.last, end.last)))
 
 
 def audited(
@@ -438,7 +503,9 @@ def destination(document: Document, exhausted: bool) -> str:
     """Where an attempt that did not finish leaves its document."""
     if not exhausted:
         return "pendente"
-    return {"nao_chamado": "falhou", "desconhecido": "conciliacao"}.get(document.etapa, "concluido")
+    if document.etapa == "nao_chamado":
+        return "falhou"
+    return "concluido" if document.etapa != "desconhecido" and document.chamada_basta else "conciliacao"
 
 
 def delay(clock: Span, attempts: int) -> Span:

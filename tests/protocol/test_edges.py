@@ -166,3 +166,69 @@ def test_a_number_that_two_tenants_have_needs_the_tenants_name(
         ("a", "concluido"),
         ("b", "pendente"),
     ]
+
+
+def test_a_result_ends_a_document_only_where_the_call_was_all(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    """Work that also writes inside the database is not done when its call is: at the last attempt people decide."""
+    worker, _ = two
+    worker.execute("UPDATE fila_documentos SET max_tentativas = 1")
+    claimed = rows(worker, "SELECT documento_id, token_reserva, documento_id % 2 = 0 FROM reservar('w', 4)")
+    for document, token, suffices in claimed:
+        call = "SELECT * FROM registrar_etapa(%s, %s, 'desconhecido', p_chamada_basta => %s)"
+        assert len(rows(worker, call, document, token, suffices)) == 1
+        assert len(rows(worker, "SELECT * FROM registrar_etapa(%s, %s, 'obtido', 'R')", document, token)) == 1
+    for document, token, _ in claimed[:2]:
+        rows(worker, "SELECT * FROM falhar(%s, %s, 'conteudo', 'no account for this entry')", document, token)
+    put_forward(worker, "1 minute")
+    rows(worker, "SELECT * FROM recuperar('vigia')")
+    kept = "SELECT documento_id, status, ultimo_erro FROM fila_documentos WHERE documento_id <= 4 ORDER BY 1"
+    assert rows(worker, kept) == [
+        (1, "conciliacao", "no account for this entry"),
+        (2, "concluido", None),
+        (3, "conciliacao", "reserva vencida"),
+        (4, "concluido", None),
+    ]
+
+
+def test_a_call_never_begins_under_an_ended_lease(two: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+    """Recorded under a lease that has ended, the stage renews it, and says until when; past the maximum run time it is refused."""
+    worker, other = two
+    ((document, token),) = rows(worker, "SELECT documento_id, token_reserva FROM reservar('w', 1, '1 second')")
+    put_forward(worker, "1 minute")
+    stage = "SELECT reservado_ate - relogio() > '19 seconds' FROM registrar_etapa(%s, %s, %s, p_prazo => '20 seconds')"
+    assert rows(worker, stage, document, token, "desconhecido") == [(True,)]
+    assert rows(other, "SELECT * FROM recuperar('vigia')") == []
+    put_forward(worker, "1 hour")
+    assert rows(worker, stage, document, token, "desconhecido") == []
+    # A result that is known is kept, however late it comes.
+    known = "SELECT etapa FROM registrar_etapa(%s, %s, 'obtido', 'R-1')"
+    assert rows(worker, known, document, token) == [("obtido",)]
+    assert rows(worker, stage, document, token, "confirmando") == []
+
+
+def test_a_result_is_kept_though_the_commit_before_its_call_was_lost(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    worker, _ = two
+    ((document, token),) = rows(worker, "SELECT documento_id, token_reserva FROM reservar('w')")
+    stage = "SELECT etapa, versao FROM registrar_etapa(%s, %s, 'obtido', 'R-1')"
+    assert rows(worker, stage, document, token) == [("obtido", 2)]
+    assert len(rows(worker, "SELECT * FROM concluir(%s, %s, 'R-1')", document, token)) == 1
+
+
+def test_the_audit_names_the_account_beside_the_name_that_was_claimed(
+    two: tuple[psycopg.Connection, psycopg.Connection],
+) -> None:
+    operator, _ = two
+    ((account,),) = rows(operator, "SELECT session_user::TEXT")
+    rows(operator, "SELECT * FROM pausar(1, 0, 'somebody else', 'motivo')")
+    assert rows(operator, "SELECT quem, conectado_como FROM auditoria WHERE documento_id = 1") == [
+        ("somebody else", account)
+    ]
+
+
+def put_forward(session: psycopg.Connection, interval: str) -> None:
+    """Move the lab's clock."""
+    session.execute("UPDATE relogio_do_laboratorio SET adiantado = adiantado + %s::INTERVAL", [interval])

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lab.protocol import monitor as lab_monitor
 from lab.server.session import SessionPins
-from tests.helpers import run_lab
+from tests.helpers import rows, run_lab
 
 
 @pytest.fixture
@@ -30,9 +30,22 @@ def test_top_shows_the_reading(queue: psycopg.Connection, grown: str) -> None:
     lines = told.getvalue().splitlines()
     assert len([line for line in lines if re.match(r"running +1 +executando", line)]) == 2
     assert len([line for line in lines if re.match(r"conteudo +1 +1", line)]) == 2
-    assert set(lab_monitor.read(queue).situation) == set(lab_monitor.STANDS) | set(lab_monitor.LASTS) | set(
-        lab_monitor.HAPPENED
-    )
+    shown = {*lab_monitor.STANDS, *lab_monitor.LASTS, *lab_monitor.HAPPENED, *lab_monitor.HISTORY}
+    assert shown == {
+        name for (name,) in rows(queue, "SELECT attname FROM pg_attribute WHERE attrelid = 'situacao'::REGCLASS")
+    }
+
+
+def test_the_history_is_counted_now_and_then(queue: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting what is over reads the whole queue; what is live is read by its indexes each time."""
+    first = lab_monitor.read(queue)
+    queue.execute(b"SELECT FROM reservar('worker-a')")
+    queue.execute(b"SELECT FROM concluir(1, 1)")
+    queue.execute(b"SELECT FROM reservar('worker-a')")
+    second = lab_monitor.read(queue, first)
+    assert (second.situation["executando"], second.history["concluidos"]) == (1, 0)
+    monkeypatch.setattr(lab_monitor, "HISTORY_SECONDS", 0.0)
+    assert lab_monitor.read(queue, second).history["concluidos"] == 1
 
 
 def test_the_command_shows_it_once_away_from_a_terminal(queue: psycopg.Connection, grown: str) -> None:

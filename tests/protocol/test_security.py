@@ -114,8 +114,8 @@ def test_create_granted_later_lets_no_one_run_code_as_the_owner(owner: psycopg.C
     assert sorted(token) == [1, 2, 3, 4, 5]
     assert len(call("renovar", "documento_id", 1, token[1], "2 minutes")) == 1
     for document, stage in ((1, "desconhecido"), (2, "desconhecido")):
-        assert len(call("registrar_etapa", "etapa", document, token[document], stage)) == 1
-    assert len(call("registrar_etapa", "etapa", 1, token[1], "obtido", "R1")) == 1
+        assert len(call("registrar_etapa", "etapa", document, token[document], stage, None, None, "1 minute", False)) == 1
+    assert len(call("registrar_etapa", "etapa", 1, token[1], "obtido", "R1", None, "1 minute", False)) == 1
     assert len(call("concluir", "status", 1, token[1], "R1")) == 1
     assert len(call("conciliar", "status", 2, token[2], "sem resposta")) == 1
     assert len(call("falhar", "status", 3, token[3], "conteudo", "valor ausente")) == 1
@@ -186,7 +186,7 @@ def test_the_audit_keeps_the_account_beside_the_claimed_name(owner: psycopg.Conn
             session.execute(f"SELECT {SCHEMA}.pausar(1, 0, 'operator-1', 'cliente pediu')".encode())
             session.execute(f"SET ROLE {SCHEMA}_worker".encode())
             session.execute(f"SELECT {SCHEMA}.reservar('worker-of-another')".encode())
-        said = rows(owner, f"SELECT documento_id, quem, conta FROM {SCHEMA}.auditoria ORDER BY quando")
+        said = rows(owner, f"SELECT documento_id, quem, conectado_como FROM {SCHEMA}.auditoria ORDER BY quando")
         assert said == [(1, "operator-1", login), (2, "worker-of-another", login)]
     finally:
         owner.execute(f"DROP ROLE {login}".encode())
@@ -196,7 +196,7 @@ def test_rows_of_before_keep_no_account(queue_database: str) -> None:
     schema.build(queue_database, 9)
     execute(queue_database, f"SELECT {SCHEMA}.reservar('worker-a')")
     run_scripts(queue_database, paths.SQL / "10_operators.sql")
-    assert fetch(queue_database, f"SELECT quem, conta FROM {SCHEMA}.auditoria") == [("worker-a", None)]
+    assert fetch(queue_database, f"SELECT quem, conectado_como FROM {SCHEMA}.auditoria") == [("worker-a", None)]
 
 
 def test_an_operator_finds_its_work_and_runs_the_alerts(owner: psycopg.Connection) -> None:

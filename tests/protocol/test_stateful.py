@@ -47,7 +47,7 @@ COLUMNS = {
 }
 # The mutations that only many examples find.
 long = pytest.mark.skipif("LAB_STATEFUL" not in os.environ, reason="needs many examples: set LAB_STATEFUL")
-DOCUMENT = [each.name for each in fields(Document)]
+DOCUMENT = [each.name for each in fields(Document) if each.name != "was_called"]
 # The document beside its last row in auditoria.
 SEEN = f"""
 SELECT {", ".join(DOCUMENT)}, chave_operacao
@@ -68,6 +68,8 @@ COMMANDS = {
     "retomar": ("pausado",),
     "confirmar": ("conciliacao",),
     "reenfileirar": ("falhou", "conciliacao"),
+    "cancelar": ("pendente", "pausado", "falhou", "conciliacao"),
+    "substituir_conteudo": ("pendente", "pausado", "falhou"),
 }
 TIMES = ("disponivel_em", "reservado_ate", "iniciado_em", "concluido_em", "quando")
 
@@ -140,15 +142,32 @@ class Protocol(RuleBasedStateMachine):
         self.call(who, "renovar", *self.some_token(who, pick), lease, tenant)
 
     @precondition(lambda self: self.model.in_work())
-    @rule(who=sessions, pick=picks, stage=picks, reference=references, tenant=tenants)
-    def record_stage(self, who: str, pick: int, stage: int, reference: str | None, tenant: str | None) -> None:
+    @rule(
+        who=sessions,
+        pick=picks,
+        stage=picks,
+        reference=references,
+        tenant=tenants,
+        lease=leases,
+        suffices=st.sampled_from((None, True, False)),
+    )
+    def record_stage(
+        self,
+        who: str,
+        pick: int,
+        stage: int,
+        reference: str | None,
+        tenant: str | None,
+        lease: timedelta = timedelta(seconds=30),
+        suffices: bool | None = None,
+    ) -> None:
         document, token = self.some_token(who, pick)
         seen = self.model.seen_by(who).get(document)
         likely = NEXT_STAGES[seen.etapa] if seen and stage % 5 else list(NEXT_STAGES)
         chosen = likely[stage // 5 % len(likely)]
         if stage % 5 > 1:
             reference = "R2" if chosen == "obtido" else None
-        self.call(who, "registrar_etapa", document, token, chosen, reference, tenant)
+        self.call(who, "registrar_etapa", document, token, chosen, reference, tenant, lease, suffices)
 
     @precondition(lambda self: self.model.tokens)
     @rule(who=sessions, pick=picks, outcome=st.sampled_from(OUTCOMES), reference=references, tenant=tenants)
@@ -184,10 +203,20 @@ class Protocol(RuleBasedStateMachine):
         documents = fit[command] if choice % 5 else seen
         document = documents[pick // 5 % len(documents)]
         version = document.versao - 1 if pick % 5 == 1 else document.versao
-        reference = ["R9"] if command == "confirmar" else []
+        reference = {"confirmar": ["R9"], "substituir_conteudo": ["<nfe>9</nfe>"]}.get(command, [])
         attempts = [more] if command == "reenfileirar" else []
         reason = f"conferido, senha={SECRET}"
         self.call(who, command, document.documento_id, version, *reference, "ana", reason, *attempts, tenant)
+
+    @rule(
+        who=sessions,
+        category=st.sampled_from(("conteudo", "queda")),
+        more=st.integers(1, 2),
+        limit=st.integers(1, 3),
+        tenant=tenants,
+    )
+    def requeue_failed(self, who: str, category: str, more: int, limit: int, tenant: str | None) -> None:
+        self.call(who, "reenfileirar_falhos", category, "ana", "corrigido", more, limit, tenant)
 
     @rule(who=sessions, pick=st.integers(1, 8), tenant=tenants)
     def examine(self, who: str, pick: int, tenant: str | None) -> None:
@@ -339,13 +368,14 @@ def check_audit(watch: psycopg.Connection) -> None:
         assert (status, versao, token, attempts, stage) == replay(chains[key], reference)
         assert attempts <= limit, "more attempts than allowed"
         assert (until is not None) == (status == "processando"), "a lease without work, or work without a lease"
-        assert (ended is not None) == (status in ("concluido", "falhou"))
+        assert (ended is not None) == (status in ("concluido", "falhou", "cancelado"))
         assert status != "falhou" or category is not None, "failed, and nobody knows of what"
         assert status != "concluido" or category is None, "finished, and yet it has an error"
         assert status != "pendente" or attempts < limit, "waits for an attempt that it may not have"
         assert {row[5] for row in chains[key]} <= {tenant}, "the audit names another tenant"
         claimed = last = worker = None
-        for _, de, para, _, _, _, who, failed, last in chains[key]:
+        for _, de, para, _, _, _, who, failed, when in chains[key]:
+            last = when if de != para or de == "processando" else last  # another content is no end
             if (de, para) == ("pendente", "processando"):
                 claimed, worker = last, who
             assert who in (worker, "vigia", "ana"), (
@@ -370,10 +400,10 @@ def replay(chain: list[list[Any]], reference: str | None) -> tuple[str, int, int
             assert token is not None
         else:
             assert under == token, "written under a superseded token"
-            if para == de:
+            if para == de and de == "processando":
                 stage = reason.removeprefix("etapa ")
             else:
-                token = None
+                token = None if para != de else token
             if para == "concluido" and stage != "confirmando" and reference is not None:
                 stage = "obtido"
         status = para

@@ -537,7 +537,7 @@ def moved(home: Home, fails: bool = False) -> str:
 def test_the_audit_keeps_who_was_logged_in_beside_who_is_claimed(home: Home) -> None:
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
     home.fetch("operator", "SELECT {schema}.{pausar}(1, 0, 'the director', 'why')")
-    said = "SELECT {quem}, {conta} FROM {schema}.{auditoria}"
+    said = "SELECT {quem}, {conectado_como} FROM {schema}.{auditoria}"
     assert home.fetch("reader", said) == [("the director", role("operator"))]
 
 
@@ -553,7 +553,7 @@ def test_the_audit_may_belong_to_another_role_that_alone_changes_it(home: Home, 
         "UPDATE {schema}.{auditoria} SET {quem} = 'x'",
         "DELETE FROM {schema}.{auditoria}",
         "TRUNCATE {schema}.{auditoria}",
-        "ALTER TABLE {schema}.{auditoria} ALTER {conta} SET DEFAULT 'x'",
+        "ALTER TABLE {schema}.{auditoria} ALTER {conectado_como} SET DEFAULT 'x'",
         "CREATE TRIGGER t BEFORE INSERT ON {schema}.{auditoria} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
     ):
         for who in ("owner", "worker", "operator", "application"):
@@ -720,7 +720,7 @@ def test_the_check_names_what_is_missing_where_it_was_installed(of_the_owner: Ho
                 "quem",
                 "quando",
                 "categoria_erro",
-                "conta",
+                "conectado_como",
             ],
         )
     )

@@ -131,7 +131,7 @@ def left_by_a_dead_worker(conninfo: str, *stages: tuple[str, str | None]) -> Non
     queue = Queue(conninfo, "lab/dead")
     (claim,) = queue.claim("worker-dead", 1, 30, None)
     for stage, reference in stages:
-        queue.record(claim, stage, reference)
+        queue.record(claim, stage, reference, 30)
     queue.close()
     execute(conninfo, MINUTES)
     assert fetch(conninfo, "SELECT count(*) FROM sql_semana_12.recuperar('vigia')") == [(1,)]

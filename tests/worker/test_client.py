@@ -119,8 +119,8 @@ def test_the_answer_to_a_statement_is_lost_and_it_is_sent_again(
 
 def test_a_stage_that_is_sent_again_is_recorded_again(queue_09: str) -> None:
     queue, claim = claimed(queue_09)
-    assert [queue.record(claim, "desconhecido", None) for _ in range(2)] == [2, 3]
-    assert [queue.record(claim, "obtido", "R-1") for _ in range(2)] == [4, 5]
+    assert [queue.record(claim, "desconhecido", None, 30) for _ in range(2)] == [2, 3]
+    assert [queue.record(claim, "obtido", "R-1", 30) for _ in range(2)] == [4, 5]
     assert queue.finish(claim, None) == 6
     queue.close()
 

@@ -14,7 +14,7 @@ from lab.server.session import SCHEMA
 
 # By table, a column to change; the clock is the lab's own.
 TABLES = {"fila_documentos": "status", "auditoria": "para", "relogio_do_laboratorio": "adiantado"}
-VIEWS = ("situacao", "falhas_por_categoria")
+VIEWS = ("situacao", "falhas_por_categoria", "para_pessoas")
 
 FUNCTIONS = """
 SELECT proname, array_agg(format_type(argument.type, NULL) ORDER BY argument.number)

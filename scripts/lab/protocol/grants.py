@@ -22,6 +22,7 @@ KEPT_BACK: Mapping[tuple[Duty, str], tuple[str, ...]] = {
     ("reader", "fila_documentos"): PAYLOAD,
     ("operator", "fila_documentos"): PAYLOAD,
     ("reader", "auditoria"): ("por_que",),
+    ("reader", "para_pessoas"): ("ultimo_erro",),
 }
 
 
@@ -104,7 +105,7 @@ def missing_grants(
     if not one(connection, may_enter, role, there):
         grants.append(f"GRANT USAGE ON SCHEMA {schema} TO {named};")
     may_read = (
-        "SELECT bool_and(has_table_privilege(%s, oid, 'SELECT')) FROM pg_class"
+        "SELECT bool_and(has_any_column_privilege(%s, oid, 'SELECT')) FROM pg_class"
         " WHERE relname = %s AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     )
     if kind == RELATION and (some := columns(connection, duty, what, place)):

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import dict_row
 from rich.console import Console, Group
 from rich.live import Live
@@ -31,7 +32,6 @@ STANDS = {
     "pausados": Text("paused", "pausados"),
     "em_conciliacao": Text("for people (reconciliation)", "em conciliação"),
     "falhos": Text("dead (failed)", "mortos (falhou)"),
-    "concluidos": Text("finished", "concluídos"),
 }
 LASTS = {
     "maior_espera": Text("oldest due one waits", "espera do mais antigo"),
@@ -40,31 +40,47 @@ LASTS = {
 }
 HAPPENED = {
     "repetindo": Text("of those that wait: retrying", "dos que esperam: repetindo"),
-    "renovacoes": Text("renewals", "renovações"),
     "recuperacoes": Text("take-overs", "recuperações de órfãos"),
 }
+# What is over: counting it reads the whole queue, so it is asked for only now and then.
+HISTORY = {
+    "concluidos": Text("finished", "concluídos"),
+    "cancelados": Text("cancelled", "cancelados"),
+    "renovacoes": Text("renewals", "renovações"),
+}
+HISTORY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The queue at a moment: the row of situacao by column, and (class, attempts that failed so, of them for good)."""
+    """The queue at a moment: the row of situacao by column, and (class, attempts that failed so, of them for good).
+
+    history is of the moment `counted`.
+    """
 
     situation: dict[str, Any]
     failures: tuple[tuple[str, int, int], ...]
+    history: dict[str, Any]
+    counted: float
 
 
-def read(connection: psycopg.Connection) -> Reading:
-    """Read the queue once.
+def read(connection: psycopg.Connection, before: Reading | None = None) -> Reading:
+    """Read the queue once; its history only if that of the reading `before` is older than HISTORY_SECONDS.
 
     Raises LabError if there is no queue, or one that has not grown to the latest state.
     """
     try:
         with connection.transaction():
-            situation = connection.cursor(row_factory=dict_row).execute("SELECT * FROM situacao").fetchone()
+            live = connection.cursor(row_factory=dict_row)
+            situation = live.execute(_select(*STANDS, *LASTS, *HAPPENED)).fetchone()
             failures = connection.execute(
                 "SELECT categoria_erro, falhas, definitivas FROM falhas_por_categoria ORDER BY falhas DESC, categoria_erro"
             ).fetchall()
-    except psycopg.errors.UndefinedTable:
+            history, counted = (before.history, before.counted) if before else ({}, 0.0)
+            if not history or time.monotonic() - counted >= HISTORY_SECONDS:
+                history = live.execute(_select(*HISTORY)).fetchone() or {}
+                counted = time.monotonic()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         raise LabError(
             say(
                 f"Here is no queue in state {schema.latest()} to look at: psql -X -f sql/all.sql",
@@ -72,7 +88,12 @@ def read(connection: psycopg.Connection) -> Reading:
             )
         ) from None
     assert situation is not None
-    return Reading(situation, tuple((category, failed, ended) for category, failed, ended in failures))
+    failed = tuple((category, count, ended) for category, count, ended in failures)
+    return Reading(situation, failed, history, counted)
+
+
+def _select(*columns: str) -> sql.Composed:
+    return sql.SQL("SELECT {} FROM situacao").format(sql.SQL(", ").join(map(sql.Identifier, columns)))
 
 
 def show(reading: Reading) -> Group:
@@ -81,9 +102,10 @@ def show(reading: Reading) -> Group:
     queue.add_column()
     queue.add_column(justify="right")
     queue.add_column(style="dim")
-    for group in (STANDS, LASTS, HAPPENED):
+    seen = reading.situation | reading.history
+    for group in (STANDS, LASTS, HAPPENED, HISTORY):
         for column, label in group.items():
-            queue.add_row(str(label), _shown(reading.situation[column]), column)
+            queue.add_row(str(label), _shown(seen[column]), column)
         queue.add_section()
     failures = Table(box=None, pad_edge=False)
     failures.add_column(say("failures by class", "falhas por classe"))
@@ -100,13 +122,16 @@ def watch(conninfo: str, console: Console, every: float, times: int | None = Non
     Raises LabError as `read` does.
     """
     with SessionPins().psycopg_connection(conninfo, "lab/top") as connection, suppress(KeyboardInterrupt):
+        reading = None
         if not console.is_terminal:
             for _ in _paced(every, times or 1):
-                console.print(show(read(connection)), highlight=False)
+                reading = read(connection, reading)
+                console.print(show(reading), highlight=False)
             return
         with Live(console=console, auto_refresh=False) as live:
             for _ in _paced(every, times):
-                live.update(show(read(connection)), refresh=True)
+                reading = read(connection, reading)
+                live.update(show(reading), refresh=True)
 
 
 def _paced(every: float, times: int | None) -> Iterator[int]:

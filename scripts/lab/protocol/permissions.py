@@ -127,11 +127,13 @@ class _Check:
         self.claim()
         with self.undone():
             self.take_over()
+        with self.undone():
+            self.repair()
         self.renew()
         for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people):
             with self.undone():
                 outcome()
-        for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria"):
+        for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria", "para_pessoas"):
             self.read("reader", what)
 
     def enqueue(self) -> None:
@@ -162,6 +164,16 @@ class _Check:
     def fail(self) -> None:
         self.call("worker", "falhar", [self.document, self.token, self.place.name("sistemico"), REASON, self.tenant])
 
+    def repair(self) -> None:
+        """A document that failed for its content, which no attempt had called for: it gets another one, and more attempts."""
+        self.call("worker", "falhar", [self.document, self.token, self.place.name("conteudo"), REASON, self.tenant])
+        row = self.call("operator", "examinar", [self.document, self.tenant], "versao")
+        if row is not None:
+            (self.version,) = row
+        values = [self.document, self.version, "<nfe/>", WHO, REASON, self.tenant]
+        self.call("operator", "substituir_conteudo", values)
+        self.call("operator", "reenfileirar_falhos", [self.place.name("conteudo"), WHO, REASON, 1, 1, self.tenant])
+
     def hand_to_people(self) -> None:
         self.call("worker", "conciliar", [self.document, self.token, REASON, self.tenant])
         row = self.call("operator", "examinar", [self.document, self.tenant], "versao")
@@ -169,10 +181,12 @@ class _Check:
             (self.version,) = row
         with self.undone():
             self.command("confirmar", REASON)
+        with self.undone():
+            self.command("cancelar")
         self.command("reenfileirar")
         self.command("pausar")
         self.command("retomar")
-        for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria"):
+        for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria", "para_pessoas"):
             self.read("operator", what)
 
     def take_over(self) -> None:

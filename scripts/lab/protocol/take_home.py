@@ -395,7 +395,7 @@ def _header(names: str) -> str:
 -- The audit may belong to another role, so that not even the queue's owner can change what it says. As a superuser:
 --            ALTER TABLE {SCHEMA}.auditoria OWNER TO auditor;
 --            GRANT SELECT, INSERT ON {SCHEMA}.auditoria TO queue_owner WITH GRANT OPTION;
--- The schema's owner may still drop the table, but nothing less. conta is who was logged in, quem is what a caller said.
+-- The schema's owner may still drop the table, but nothing less. conectado_como is who was logged in, quem is what a caller said.
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
 -- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. A scheduled job calls recuperar

@@ -21,7 +21,8 @@ STOPS: tuple[str, ...] = get_args(StopAt)
 class Attempts:
     """What a worker does with a claimed document.
 
-    irreversible: an unknown result is for people. pause: called at each of STOPS that an attempt comes to.
+    lease: seconds, from each stage on. irreversible: an unknown result is for people. pause: called at each of STOPS that an
+    attempt comes to.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Attempts:
         breaker: CircuitBreaker,
         log: EventLog,
         *,
+        lease: float,
         irreversible: bool,
         pause: Callable[[StopAt], None],
     ) -> None:
@@ -40,6 +42,7 @@ class Attempts:
         self._work = work
         self._breaker = breaker
         self._log = log
+        self._lease = lease
         self._irreversible = irreversible
         self._pause = pause
 
@@ -139,7 +142,7 @@ class Attempts:
         return claim, reference
 
     def _record(self, claim: Claim, stage: str, reference: str | None = None) -> bool:
-        return self.written(claim, "stage", self._queue.record(claim, stage, reference), stage=stage)
+        return self.written(claim, "stage", self._queue.record(claim, stage, reference, self._lease), stage=stage)
 
     def _cannot_be_asked(self, claim: Claim, silence: Unanswered) -> None:
         self._breaker.unanswered(claim.key, silence)

@@ -158,11 +158,14 @@ class Queue:
             )
         )
 
-    def record(self, claim: Claim, stage: str, reference: str | None) -> int | None:
-        """Record the stage; the new version, None if the document is no longer this worker's."""
+    def record(self, claim: Claim, stage: str, reference: str | None, lease: float) -> int | None:
+        """Record the stage and renew for `lease` seconds; the new version, None if the document is no longer this worker's.
+
+        The call is the whole effect of a worker of the lab: its result is the end, also where no attempt is left.
+        """
         return self._version(
-            "SELECT versao FROM {}.registrar_etapa(%s, %s, %s, %s, %s)",
-            [claim.document, claim.token, stage, reference, claim.tenant],
+            "SELECT versao FROM {}.registrar_etapa(%s, %s, %s, %s, %s, make_interval(secs => %s), TRUE)",
+            [claim.document, claim.token, stage, reference, claim.tenant, lease],
         )
 
     def finish(self, claim: Claim, reference: str | None) -> int | None:

@@ -90,7 +90,14 @@ class Worker:
         self._log = log
         self._breaker = CircuitBreaker(work, options.longest_pause, log)
         self._attempts = Attempts(
-            queue, heartbeat, work, self._breaker, log, irreversible=options.irreversible, pause=self._pause
+            queue,
+            heartbeat,
+            work,
+            self._breaker,
+            log,
+            lease=options.lease,
+            irreversible=options.irreversible,
+            pause=self._pause,
         )
         self._recovered = time.monotonic()
         self._stopping = threading.Event()
