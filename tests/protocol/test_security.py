@@ -131,6 +131,9 @@ def test_create_granted_later_lets_no_one_run_code_as_the_owner(owner: psycopg.C
     assert call("reenfileirar", "status", 3, version(3), "ana", "corrigido", 1) == [("pendente",)]
     assert call("pausar", "status", 3, version(3), "ana", "espera") == [("pausado",)]
     assert call("retomar", "status", 3, version(3), "ana", "segue") == [("pendente",)]
+    assert len(call("substituir_conteudo", "status", 3, version(3), "<nfe/>", "ana", "corrigido")) == 1
+    assert call("cancelar", "status", 3, version(3), "ana", "desistiu") == [("cancelado",)]
+    assert call("reenfileirar_falhos", "status", "conteudo", "ana", "corrigido", 1, 10) == []
 
 
 def test_an_overload_with_a_default_more_stops_a_call_and_is_not_run(owner: psycopg.Connection) -> None:
