@@ -371,8 +371,10 @@ def due_order(stage: Stage, delayed: int = 20_000) -> Observed:
 
 @lesson.experiment(
     "redacted",
-    "Reasons are kept short and redacted: no text of a document and no password that stood in an error gets to ultimo_erro or auditoria.",
-    "Os motivos ficam curtos e sem dados: nem texto do documento nem senha que estava em um erro chega a ultimo_erro ou auditoria.",
+    "Reasons are kept short. Of errors as servers, libraries and drivers write them, no text of a document and no password gets to"
+    " ultimo_erro or auditoria; of words in another form some does.",
+    "Os motivos ficam curtos. De erros como servidores, bibliotecas e drivers os escrevem, nem texto do documento nem senha chega a"
+    " ultimo_erro ou auditoria; de palavras em outro formato, algo chega.",
 )
 def redacted(stage: Stage) -> Observed:
     stage.build(8)
@@ -395,21 +397,30 @@ def redacted(stage: Stage) -> Observed:
             " count(ultimo_erro), max(length(ultimo_erro)), bool_or(ultimo_erro ~ E'[\\r\\n]') FROM fila_documentos",
             {"canary": f"%{CANARY}%"},
         ).fetchone()
+        unusual = (f"valor «{CANARY}» inválido", f"password is {CANARY}", f"valor '{CANARY} inválido")
+        missed = "SELECT count(*) FROM unnest(%s::TEXT[]) AS motivo WHERE resumir(motivo) LIKE %s"
+        ((passed,),) = connection.execute(missed, [list(unusual), f"%{CANARY}%"]).fetchall()
     assert row
     in_errors, in_audit, kept, longest, broken = row
     given = sum(CANARY in reason for reason in [*reasons, reasons[-1]])
     return Observed(
-        given == kept == len(reasons) + 1 and (in_errors, in_audit, broken) == (0, 0, False) and longest <= 200,
+        given == kept == len(reasons) + 1
+        and (in_errors, in_audit, broken) == (0, 0, False)
+        and longest <= 200
+        and passed == len(unusual),
         "reasons given with the canary: {given}; kept with it: ultimo_erro {leaked_errors}, auditoria {leaked_audit};"
-        " {kept} kept, of {longest} characters at most",
+        " {kept} kept, of {longest} characters at most; in other forms (« », an open quote, “password is”): {passed} of {unusual} pass",
         "motivos recebidos com o canário: {given}; guardados com ele: ultimo_erro {leaked_errors}, auditoria {leaked_audit};"
-        " {kept} guardados, de no máximo {longest} caracteres",
+        " {kept} guardados, de no máximo {longest} caracteres; em outros formatos (« », aspa que não fecha, “password is”): passam"
+        " {passed} de {unusual}",
         facts={
             "given": Fact(given, "reasons"),
             "leaked_errors": Fact(in_errors, "rows"),
             "leaked_audit": Fact(in_audit, "rows"),
             "kept": Fact(kept, "reasons"),
             "longest": Fact(longest, "characters"),
+            "passed": Fact(passed, "reasons"),
+            "unusual": Fact(len(unusual), "reasons"),
         },
     )
 

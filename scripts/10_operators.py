@@ -351,17 +351,31 @@ def for_update_privilege(play: Play) -> Observed:
 @needs_roles
 @lesson.scenario("hijack", core=False)
 def hijack(play: Play) -> Observed:
-    refused = play["b_writes"].sqlstate
-    hijacked, cured = (whole(play[step].one("alterados")) for step in ("o_counts", "o_counts_again"))
-    answers = [flag(play[step].one("aceito")) for step in ("b_asks", "b_asks_again", "b_asks_at_last")]
+    refused, refused_overload = play["b_writes"].sqlstate, play["b_overloads_again"].sqlstate
+    counts = ("o_counts", "o_counts_again", "o_counts_overload", "o_counts_at_last")
+    hijacked, cured, overloaded, qualified = (whole(play[step].one("alterados")) for step in counts)
+    steps = ("b_asks", "b_asks_again", "b_asks_at_last", "b_asks_through_it", "b_asks_qualified")
+    answers = [flag(play[step].one("aceito")) for step in steps]
+    creators, claimed = [row[0] for row in play["o_looks"].rows], len(play["c_claims"].rows)
     return Observed(
-        refused == "42501" and (hijacked, cured) == (4, 0) and answers == [False, True, False],
-        "own UPDATE {sqlstate}; documents changed through the function: {changed}, with a fixed search_path {changed_fixed}",
-        "UPDATE próprio {sqlstate}; documentos alterados pela função: {changed}; com search_path fixo, {changed_fixed}",
+        (refused, refused_overload) == ("42501", "42501")
+        and (hijacked, cured, overloaded, qualified, claimed) == (4, 0, 4, 0, 1)
+        and answers == [False, True, False, True, False]
+        and creators == ["sql_semana_12_application"],
+        "own UPDATE {sqlstate}; documents changed through the function: {changed}, with its schema first in the path {changed_fixed}"
+        "; through an overload of cardinality {changed_overload}, with all names qualified {changed_qualified}; who may create:"
+        " {creators} found, then a new overload {sqlstate_overload}",
+        "UPDATE próprio {sqlstate}; documentos alterados pela função: {changed}; com o esquema dela primeiro no caminho,"
+        " {changed_fixed}; por uma sobrecarga de cardinality, {changed_overload}; com todos os nomes qualificados, {changed_qualified}"
+        "; quem pode criar: {creators} encontrado; depois, nova sobrecarga {sqlstate_overload}",
         facts={
             "sqlstate": Fact(refused),
             "changed": Fact(hijacked, "documents"),
             "changed_fixed": Fact(cured, "documents"),
+            "changed_overload": Fact(overloaded, "documents"),
+            "changed_qualified": Fact(qualified, "documents"),
+            "creators": Fact(len(creators), "roles"),
+            "sqlstate_overload": Fact(refused_overload),
         },
     )
 
@@ -537,6 +551,10 @@ def _grants(connection: psycopg.Connection) -> list[str]:
             " FROM pg_proc, aclexplode(proacl) WHERE pronamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
             " UNION ALL SELECT format('GRANT SELECT ON %%s.%%I TO %%I;', %(schema)s, relname, grantee::REGROLE)"
             " FROM pg_class, aclexplode(relacl) WHERE relnamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
+            " UNION ALL SELECT format('GRANT SELECT (%%s) ON %%s.%%I TO %%I;', string_agg(attname, ', ' ORDER BY attnum),"
+            " %(schema)s, relname, grantee::REGROLE) FROM pg_attribute INNER JOIN pg_class ON attrelid = pg_class.oid,"
+            " aclexplode(attacl) WHERE relnamespace = %(schema)s::REGNAMESPACE AND grantee = ANY(%(roles)s::REGROLE[])"
+            " GROUP BY relname, grantee"
             " ORDER BY 1",
             {"schema": SCHEMA, "roles": [grants.lab_role(duty) for duty in grants.DUTIES]},
         )

@@ -47,7 +47,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.relogio()
 RETURNS TIMESTAMPTZ
 LANGUAGE plpgsql
 STABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN clock_timestamp();
@@ -63,7 +63,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_motivo(p_motivo TEXT)
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_motivo IS NULL OR p_motivo !~ '[^[:space:]]' THEN
@@ -76,7 +76,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_quantidade(p_nome TEXT, p_quanti
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_quantidade IS NULL OR p_quantidade NOT BETWEEN 1 AND 1000 THEN
@@ -89,13 +89,13 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_pedido(p_worker TEXT, p_lote INT
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_worker IS NULL OR p_worker !~ '[^[:space:]]' OR length(p_worker) > 200 THEN
         RAISE EXCEPTION 'p_worker must name the worker, in at most 200 characters' USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_quantidade('p_lote', p_lote);
+    PERFORM sql_semana_12.exigir_quantidade('p_lote', p_lote);
     -- Days and months are compared as 24 hours and 30 days, but added by the calendar: '1 month -30 days 1 second' may be a day.
     IF
         p_prazo IS NULL
@@ -125,7 +125,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -133,13 +133,13 @@ DECLARE
     v_inquilinos TEXT[];
     v_documentos BIGINT[];
 BEGIN
-    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
         SELECT array_agg(inquilino), array_agg(documento_id)
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
+            FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
@@ -150,17 +150,17 @@ BEGIN
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
+            FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
         ) AS escolhido;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     RETURN QUERY
     WITH reservados AS (
-        UPDATE fila_documentos AS fila
+        UPDATE sql_semana_12.fila_documentos AS fila
         SET
             status = 'processando',
             tentativas = fila.tentativas + 1,
@@ -187,7 +187,7 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -195,7 +195,7 @@ DECLARE
 BEGIN
     SELECT inquilino
     INTO v_inquilino
-    FROM fila_documentos
+    FROM sql_semana_12.fila_documentos
     WHERE
         documento_id = p_documento
         AND status = 'processando'
@@ -210,19 +210,19 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir(p_documento BIGINT, p_worker T
 RETURNS TABLE (documento_id BIGINT, status TEXT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_inquilino TEXT := travar(p_documento, p_worker, p_inquilino);
+    v_inquilino TEXT := sql_semana_12.travar(p_documento, p_worker, p_inquilino);
     v_agora TIMESTAMPTZ;
 BEGIN
     IF v_inquilino IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET status = 'concluido', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = NULL
     WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.status;
@@ -235,21 +235,21 @@ CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
 RETURNS TABLE (documento_id BIGINT, status TEXT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     v_inquilino TEXT;
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_motivo(p_motivo);
-    v_inquilino := travar(p_documento, p_worker, p_inquilino);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    v_inquilino := sql_semana_12.travar(p_documento, p_worker, p_inquilino);
     IF v_inquilino IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET status = 'falhou', reservado_ate = NULL, concluido_em = v_agora, ultimo_erro = left(p_motivo, 200)
     WHERE fila.inquilino = v_inquilino AND fila.documento_id = p_documento
     RETURNING fila.documento_id, fila.status;
@@ -266,23 +266,23 @@ CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, tentativas INTEGER, worker_anterior TEXT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
     v_vencido RECORD;
 BEGIN
-    PERFORM exigir_motivo(p_motivo);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_quantidade('p_max_tentativas', p_max_tentativas);
     FOR v_vencido IN
         SELECT
             fila.documento_id,
             fila.inquilino,
             fila.worker_id,
             fila.tentativas >= p_max_tentativas AS esgotado
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND coalesce(fila.reservado_ate, '-infinity') < v_agora
@@ -291,9 +291,9 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         RETURN QUERY
-        UPDATE fila_documentos AS fila
+        UPDATE sql_semana_12.fila_documentos AS fila
         SET
             status = CASE WHEN v_vencido.esgotado THEN 'falhou' ELSE 'pendente' END,
             worker_id = CASE WHEN v_vencido.esgotado THEN fila.worker_id END,

@@ -62,7 +62,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_quem(p_quem TEXT)
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_quem IS NULL OR p_quem !~ '[^[:space:]]' OR length(p_quem) > 200 THEN
@@ -77,7 +77,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.novos_tokens(p_quantos INTEGER)
 RETURNS BIGINT[]
 LANGUAGE plpgsql
 VOLATILE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN ARRAY(
@@ -107,7 +107,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -116,13 +116,13 @@ DECLARE
     v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
-    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
         SELECT array_agg(inquilino), array_agg(documento_id)
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
+            FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
@@ -133,7 +133,7 @@ BEGIN
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
+            FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
@@ -143,10 +143,10 @@ BEGIN
     IF v_documentos IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_documentos));
-    UPDATE fila_documentos AS fila
+    v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
@@ -162,11 +162,11 @@ BEGIN
         fila.inquilino = escolhido.inquilino
         AND fila.documento_id = escolhido.documento
         AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
@@ -179,7 +179,7 @@ BEGIN
         fila.reservado_ate,
         fila.conteudo_xml
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.criado_em, fila.documento_id;
 END
@@ -190,11 +190,11 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
     SELECT
         fila.documento_id,
@@ -206,7 +206,7 @@ BEGIN
         fila.tentativas,
         fila.iniciado_em
     INTO v_posse
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
         AND fila.status = 'processando'
@@ -228,10 +228,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -241,7 +241,7 @@ BEGIN
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         ultimo_erro = left(p_erro, 200)
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
@@ -261,15 +261,15 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir(p_documento BIGINT, p_token BI
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
+    versao := sql_semana_12.mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, sql_semana_12.relogio());
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -282,17 +282,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
-    PERFORM exigir_motivo(p_motivo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_posse, 'falhou', v_posse.worker_id, 'falha', p_motivo, relogio());
+    versao := sql_semana_12.mudar(v_posse, 'falhou', v_posse.worker_id, 'falha', p_motivo, sql_semana_12.relogio());
     documento_id := p_documento;
     status := 'falhou';
     RETURN NEXT;
@@ -306,21 +306,21 @@ CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
 RETURNS TABLE (documento_id BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('renovar', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('renovar', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, v_agora + p_prazo)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
@@ -338,17 +338,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
-    v_posse posse;
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
+    v_posse sql_semana_12.posse;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_motivo(p_motivo);
-    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quantidade('p_max_tentativas', p_max_tentativas);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -359,7 +359,7 @@ BEGIN
             fila.worker_id,
             fila.tentativas,
             fila.iniciado_em
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND coalesce(fila.reservado_ate, '-infinity') < v_agora
@@ -368,10 +368,10 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
         status := CASE WHEN v_posse.tentativas < p_max_tentativas THEN 'pendente' ELSE 'falhou' END;
-        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora);
+        versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         RETURN NEXT;

@@ -74,7 +74,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.resumir(p_motivo TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     -- From its first word on, and cut before anything else, so that a reason of a megabyte costs little.
@@ -113,12 +113,12 @@ CREATE OR REPLACE FUNCTION sql_semana_12.recuo(p_tentativas INTEGER)
 RETURNS INTERVAL
 LANGUAGE plpgsql
 VOLATILE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_inteira INTERVAL;
 BEGIN
-    SELECT least(primeira_espera * 2 ^ least(p_tentativas - 1, 20), espera_maxima) INTO STRICT v_inteira FROM configuracao;
+    SELECT least(primeira_espera * 2 ^ least(p_tentativas - 1, 20), espera_maxima) INTO STRICT v_inteira FROM sql_semana_12.configuracao;
     RETURN v_inteira * (0.5 + random() / 2);
 END
 $$;
@@ -136,7 +136,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_documento(
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- No line break or other control character in a key or a tenant's name: both are told in logs, a line each.
@@ -163,7 +163,7 @@ BEGIN
     IF NOT isfinite(p_disponivel_em) THEN
         RAISE EXCEPTION 'p_disponivel_em must be a moment, not %', p_disponivel_em USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_quantidade('p_max_tentativas', p_max_tentativas);
+    PERFORM sql_semana_12.exigir_quantidade('p_max_tentativas', p_max_tentativas);
 END
 $$;
 
@@ -178,21 +178,21 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
 RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
     -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
-    v_agora TIMESTAMPTZ := relogio();
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
     v_resumo BYTEA;
     v_outro BYTEA;
-    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM configuracao));
+    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM sql_semana_12.configuracao));
 BEGIN
-    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
+    PERFORM sql_semana_12.exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
     v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
     LOOP
-        INSERT INTO fila_documentos AS fila (
+        INSERT INTO sql_semana_12.fila_documentos AS fila (
             chave, nome_arquivo, conteudo_xml, conteudo_sha256, inquilino, criado_em, disponivel_em, max_tentativas
         )
         VALUES (
@@ -211,7 +211,7 @@ BEGIN
         EXIT WHEN novo;
         SELECT fila.documento_id, fila.conteudo_sha256
         INTO documento_id, v_outro
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE fila.inquilino = p_inquilino AND fila.chave = p_chave;
         -- Not found: it was deleted in between, and its key is free.
         EXIT WHEN FOUND;
@@ -242,7 +242,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -251,14 +251,14 @@ DECLARE
     v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
-    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
         SELECT array_agg(inquilino), array_agg(documento_id)
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
-            WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
@@ -268,8 +268,8 @@ BEGIN
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
-            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
@@ -278,10 +278,10 @@ BEGIN
     IF v_documentos IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_documentos));
-    UPDATE fila_documentos AS fila
+    v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
@@ -298,11 +298,11 @@ BEGIN
         fila.inquilino = escolhido.inquilino
         AND fila.documento_id = escolhido.documento
         AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
@@ -315,7 +315,7 @@ BEGIN
         fila.reservado_ate,
         fila.conteudo_xml
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.disponivel_em, fila.documento_id;
 END
@@ -324,11 +324,11 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
     SELECT
         fila.documento_id,
@@ -341,7 +341,7 @@ BEGIN
         fila.iniciado_em,
         fila.max_tentativas
     INTO v_posse
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
         AND fila.status = 'processando'
@@ -364,10 +364,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -375,11 +375,11 @@ BEGIN
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
-        ultimo_erro = resumir(p_erro),
+        ultimo_erro = sql_semana_12.resumir(p_erro),
         categoria_erro = p_categoria,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em)
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
@@ -388,7 +388,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora
     );
     RETURN p_posse.versao + 1;
@@ -401,30 +401,30 @@ CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, disponivel_em TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
 BEGIN
     IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse') THEN
         RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', left(p_categoria, 50)
             USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_motivo(p_motivo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     documento_id := p_documento;
     IF p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas THEN
         status := 'falhou';
     ELSE
         status := 'pendente';
-        disponivel_em := v_agora + recuo(v_posse.tentativas);
+        disponivel_em := v_agora + sql_semana_12.recuo(v_posse.tentativas);
     END IF;
-    versao := mudar(v_posse, status, v_posse.worker_id, 'falha ' || p_categoria, p_motivo, v_agora, p_categoria, disponivel_em);
+    versao := sql_semana_12.mudar(v_posse, status, v_posse.worker_id, 'falha ' || p_categoria, p_motivo, v_agora, p_categoria, disponivel_em);
     RETURN NEXT;
 END
 $$;
@@ -438,17 +438,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.recuperar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER, worker_anterior TEXT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
-    v_posse posse;
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
+    v_posse sql_semana_12.posse;
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -460,7 +460,7 @@ BEGIN
             fila.tentativas,
             fila.iniciado_em,
             fila.max_tentativas
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND coalesce(fila.reservado_ate, '-infinity') < v_agora
@@ -469,11 +469,11 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
         status := CASE WHEN v_posse.tentativas < v_posse.max_tentativas THEN 'pendente' ELSE 'falhou' END;
-        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
-        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
+        versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         RETURN NEXT;

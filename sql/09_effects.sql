@@ -79,21 +79,21 @@ CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar(
 RETURNS TABLE (documento_id BIGINT, novo BOOLEAN)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     -- Before the INSERT, which waits where another session is just writing the same key: if that one rolls back, criado_em is of
     -- before the wait. No lease depends on it; to read it afterwards would cost every document a second statement.
-    v_agora TIMESTAMPTZ := relogio();
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
     v_resumo BYTEA;
     v_outro BYTEA;
-    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM configuracao));
+    v_max_tentativas INTEGER := coalesce(p_max_tentativas, (SELECT tentativas FROM sql_semana_12.configuracao));
 BEGIN
-    PERFORM exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
+    PERFORM sql_semana_12.exigir_documento(p_chave, p_nome_arquivo, p_conteudo_xml, p_inquilino, p_disponivel_em, v_max_tentativas);
     v_resumo := sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8'));
     LOOP
-        INSERT INTO fila_documentos AS fila (
+        INSERT INTO sql_semana_12.fila_documentos AS fila (
             chave, chave_operacao, nome_arquivo, conteudo_xml, conteudo_sha256, inquilino, criado_em, disponivel_em, max_tentativas
         )
         VALUES (
@@ -113,7 +113,7 @@ BEGIN
         EXIT WHEN novo;
         SELECT fila.documento_id, fila.conteudo_sha256
         INTO documento_id, v_outro
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE fila.inquilino = p_inquilino AND fila.chave = p_chave;
         -- Not found: it was deleted in between, and its key is free.
         EXIT WHEN FOUND;
@@ -147,7 +147,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -156,14 +156,14 @@ DECLARE
     v_documentos BIGINT[];
     v_tokens BIGINT[];
 BEGIN
-    PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
+    PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
         SELECT array_agg(inquilino), array_agg(documento_id)
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
-            WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
@@ -173,8 +173,8 @@ BEGIN
         INTO v_inquilinos, v_documentos
         FROM (
             SELECT inquilino, documento_id
-            FROM fila_documentos
-            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
             FOR NO KEY UPDATE SKIP LOCKED
             LIMIT p_lote
@@ -183,10 +183,10 @@ BEGIN
     IF v_documentos IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     -- Before the UPDATE, in which nothing is volatile.
-    v_tokens := novos_tokens(cardinality(v_documentos));
-    UPDATE fila_documentos AS fila
+    v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'processando',
         tentativas = fila.tentativas + 1,
@@ -203,11 +203,11 @@ BEGIN
         fila.inquilino = escolhido.inquilino
         AND fila.documento_id = escolhido.documento
         AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
     SELECT
@@ -223,7 +223,7 @@ BEGIN
         fila.referencia_externa,
         fila.conteudo_xml
     FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     ORDER BY fila.disponivel_em, fila.documento_id;
 END
@@ -232,11 +232,11 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
     SELECT
         fila.documento_id,
@@ -252,7 +252,7 @@ BEGIN
         fila.referencia_externa,
         fila.chamada_basta
     INTO v_posse
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
         AND fila.status = 'processando'
@@ -275,10 +275,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -287,13 +287,13 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
-        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
@@ -302,7 +302,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora
     );
     RETURN p_posse.versao + 1;
@@ -316,7 +316,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.destino(p_etapa TEXT, p_esgotado BOOLEA
 RETURNS TEXT
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN CASE
@@ -333,7 +333,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_referencia(p_referencia TEXT, p_
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_referencia IS NULL OR p_referencia !~ '[^[:space:]]' OR length(p_referencia) > 200 THEN
@@ -359,16 +359,16 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
 RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
     v_fim TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('etapa', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -387,18 +387,18 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+        PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
         RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
             USING ERRCODE = '22023';
     END IF;
-    v_agora := relogio();
-    v_fim := v_posse.iniciado_em + tempo_maximo();
+    v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
     IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
         RETURN;
     END IF;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
         p_documento,
@@ -411,7 +411,7 @@ BEGIN
         v_agora
     );
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
@@ -429,16 +429,16 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar(p_documento, p_token, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     IF p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+        PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     v_posse.referencia_externa := coalesce(p_referencia, v_posse.referencia_externa);
     IF v_posse.etapa = 'desconhecido' AND v_posse.referencia_externa IS NULL THEN
@@ -448,7 +448,7 @@ BEGIN
     IF v_posse.etapa <> 'confirmando' AND v_posse.referencia_externa IS NOT NULL THEN
         v_posse.etapa := 'obtido'; -- the reference says so
     END IF;
-    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
+    versao := sql_semana_12.mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, sql_semana_12.relogio(), NULL, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -459,7 +459,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.exigir_lote(p_documentos BIGINT[], p_to
 RETURNS VOID
 LANGUAGE plpgsql
 IMMUTABLE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF
@@ -482,7 +482,7 @@ BEGIN
     IF array_ndims(p_referencias) <> 1 OR cardinality(p_referencias) <> cardinality(p_documentos) THEN
         RAISE EXCEPTION 'p_referencias must be the reference of each of p_documentos, or null' USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_referencia(referencia)
+    PERFORM sql_semana_12.exigir_referencia(referencia, NULL)
     FROM unnest(p_referencias) AS referencia
     WHERE referencia IS NOT NULL;
 END
@@ -497,7 +497,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -508,7 +508,7 @@ DECLARE
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    PERFORM sql_semana_12.exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
@@ -519,7 +519,7 @@ BEGIN
     FROM (
         SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN fila_documentos AS fila
+        CROSS JOIN sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
@@ -539,8 +539,8 @@ BEGIN
     IF v_travados IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    v_agora := sql_semana_12.relogio();
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino,
         fila.documento_id,
@@ -552,10 +552,10 @@ BEGIN
         'conclusao',
         v_agora
     FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'concluido',
         versao = fila.versao + 1,
@@ -582,28 +582,28 @@ CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, disponivel_em TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
 BEGIN
     IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse') THEN
         RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao or impasse, not %', left(p_categoria, 50)
             USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_motivo(p_motivo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
+    v_agora := sql_semana_12.relogio();
     documento_id := p_documento;
-    status := destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+    status := sql_semana_12.destino(v_posse.etapa, p_categoria = 'conteudo' OR v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
     IF status = 'pendente' THEN
-        disponivel_em := v_agora + recuo(v_posse.tentativas);
+        disponivel_em := v_agora + sql_semana_12.recuo(v_posse.tentativas);
     END IF;
-    versao := mudar(v_posse, status, v_posse.worker_id, 'falha ' || p_categoria, p_motivo, v_agora, p_categoria, disponivel_em);
+    versao := sql_semana_12.mudar(v_posse, status, v_posse.worker_id, 'falha ' || p_categoria, p_motivo, v_agora, p_categoria, disponivel_em);
     RETURN NEXT;
 END
 $$;
@@ -619,17 +619,17 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
-    v_posse posse;
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
+    v_posse sql_semana_12.posse;
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -644,7 +644,7 @@ BEGIN
             fila.etapa,
             fila.referencia_externa,
             fila.chamada_basta
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND coalesce(fila.reservado_ate, '-infinity') < v_agora
@@ -653,11 +653,11 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
-        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
-        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
+        versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         etapa := v_posse.etapa;
@@ -672,17 +672,19 @@ CREATE OR REPLACE FUNCTION sql_semana_12.conciliar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
-    PERFORM exigir_motivo(p_motivo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_posse, 'conciliacao', v_posse.worker_id, 'conciliacao', p_motivo, relogio());
+    versao := sql_semana_12.mudar(
+        v_posse, 'conciliacao', v_posse.worker_id, 'conciliacao', p_motivo, sql_semana_12.relogio(), NULL, NULL::TIMESTAMPTZ
+    );
     documento_id := p_documento;
     status := 'conciliacao';
     RETURN NEXT;

@@ -67,10 +67,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -79,13 +79,13 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
-        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (
+    INSERT INTO sql_semana_12.auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
     VALUES (
@@ -96,7 +96,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
@@ -110,26 +110,26 @@ CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
 RETURNS TABLE (documento_id BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
     v_fim TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('renovar', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('renovar', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
-    v_fim := v_posse.iniciado_em + tempo_maximo();
+    v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
     IF v_agora >= v_fim THEN
         RETURN;
     END IF;
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, v_fim)), renovacoes = fila.renovacoes + 1
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id
     RETURNING fila.documento_id, fila.reservado_ate;
@@ -157,11 +157,11 @@ RETURNS TABLE (
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
 BEGIN
     RETURN QUERY
     SELECT
@@ -180,7 +180,7 @@ BEGIN
         fila.referencia_externa,
         fila.categoria_erro,
         fila.ultimo_erro
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE fila.documento_id = p_documento AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
 END
 $$;
@@ -192,25 +192,25 @@ CREATE OR REPLACE FUNCTION sql_semana_12.travar_para_operador(
 )
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     v_inquilinos TEXT[];
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_reservado_ate TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     -- Look first: a command that is refused locks nothing. Without a tenant this looks at the whole key.
     v_inquilinos := ARRAY(
         SELECT fila.inquilino
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.versao = p_versao
             AND fila.status = ANY(p_de)
-            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < relogio())
+            AND (fila.status <> 'processando' OR coalesce(fila.reservado_ate, '-infinity') < sql_semana_12.relogio())
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     );
     IF cardinality(v_inquilinos) > 1 THEN
@@ -235,7 +235,7 @@ BEGIN
             fila.referencia_externa,
             fila.chamada_basta
         INTO v_posse
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.inquilino = v_inquilinos[1]
             AND fila.documento_id = p_documento
@@ -245,10 +245,10 @@ BEGIN
         -- Read after the lock: a renewal may have moved it, and a renewal does not change versao.
         IF v_posse.status = 'processando' THEN
             SELECT fila.reservado_ate INTO v_reservado_ate
-            FROM fila_documentos AS fila
+            FROM sql_semana_12.fila_documentos AS fila
             WHERE fila.inquilino = v_inquilinos[1] AND fila.documento_id = p_documento;
         END IF;
-        IF v_posse.documento_id IS NULL OR v_reservado_ate >= relogio() THEN
+        IF v_posse.documento_id IS NULL OR v_reservado_ate >= sql_semana_12.relogio() THEN
             RAISE EXCEPTION 'moved on' USING ERRCODE = 'P0002';
         END IF;
     EXCEPTION
@@ -266,7 +266,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar_por_operador(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_erro TEXT := 'reserva vencida';
@@ -275,10 +275,10 @@ BEGIN
     IF p_posse.status <> 'processando' THEN
         SELECT fila.ultimo_erro, fila.categoria_erro
         INTO v_erro, v_categoria
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE fila.inquilino = p_posse.inquilino AND fila.documento_id = p_posse.documento_id;
     END IF;
-    RETURN mudar(p_posse, p_para, p_quem, p_motivo, v_erro, relogio(), v_categoria, p_disponivel_em);
+    RETURN sql_semana_12.mudar(p_posse, p_para, p_quem, p_motivo, v_erro, sql_semana_12.relogio(), v_categoria, p_disponivel_em);
 END
 $$;
 
@@ -288,17 +288,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.pausar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(
-        p_documento, p_versao, '{pendente,processando}', p_quem, p_motivo, p_inquilino
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'processando'], p_quem, p_motivo, p_inquilino
     );
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo);
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'pausado';
     RETURN NEXT;
@@ -311,23 +311,23 @@ CREATE OR REPLACE FUNCTION sql_semana_12.retomar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{pausado}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['pausado'], p_quem, p_motivo, p_inquilino);
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
     -- The pause is no waiting; and what was put off before it stays put off.
-    SELECT greatest(fila.disponivel_em, relogio())
+    SELECT greatest(fila.disponivel_em, sql_semana_12.relogio())
     INTO v_disponivel_em
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
     -- The pause may have come in the last attempt: then its stage decides, as at any end of attempts.
-    status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
-    versao := mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
+    status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+    versao := sql_semana_12.mudar_por_operador(v_posse, status, p_quem, p_motivo, v_disponivel_em);
     documento_id := p_documento;
     RETURN NEXT;
 END
@@ -344,12 +344,12 @@ CREATE OR REPLACE FUNCTION sql_semana_12.confirmar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
-    PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+    PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -357,7 +357,7 @@ BEGIN
         v_posse.etapa := 'obtido';
     END IF;
     v_posse.referencia_externa := p_referencia;
-    versao := mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, relogio());
+    versao := sql_semana_12.mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, sql_semana_12.relogio(), NULL, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -377,10 +377,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.reenfileirar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{falhou,conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(p_documento, p_versao, ARRAY['falhou', 'conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
     IF p_mais_tentativas IS NULL OR p_mais_tentativas NOT BETWEEN 1 AND 100 THEN
         RAISE EXCEPTION 'p_mais_tentativas must be from 1 to 100, not %', p_mais_tentativas USING ERRCODE = '22023';
@@ -388,10 +388,10 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET max_tentativas = greatest(fila.max_tentativas, fila.tentativas + p_mais_tentativas)
     WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
-    versao := mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, relogio());
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'pendente', p_quem, p_motivo, sql_semana_12.relogio());
     documento_id := p_documento;
     status := 'pendente';
     RETURN NEXT;
@@ -405,17 +405,17 @@ CREATE OR REPLACE FUNCTION sql_semana_12.cancelar(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(
-        p_documento, p_versao, '{pendente,pausado,falhou,conciliacao}', p_quem, p_motivo, p_inquilino
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'pausado', 'falhou', 'conciliacao'], p_quem, p_motivo, p_inquilino
     );
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar_por_operador(v_posse, 'cancelado', p_quem, p_motivo);
+    versao := sql_semana_12.mudar_por_operador(v_posse, 'cancelado', p_quem, p_motivo, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'cancelado';
     RETURN NEXT;
@@ -430,13 +430,15 @@ CREATE OR REPLACE FUNCTION sql_semana_12.substituir_conteudo(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{pendente,pausado,falhou}', p_quem, p_motivo, p_inquilino);
+    v_posse sql_semana_12.posse := sql_semana_12.travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'pausado', 'falhou'], p_quem, p_motivo, p_inquilino
+    );
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_documento('chave', 'arquivo', p_conteudo_xml, 'inquilino', NULL, 1);
+    PERFORM sql_semana_12.exigir_documento('chave', 'arquivo', p_conteudo_xml, 'inquilino', NULL::TIMESTAMPTZ, 1);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -445,7 +447,7 @@ BEGIN
         v_posse.etapa <> 'nao_chamado'
         OR EXISTS (
             SELECT 1
-            FROM auditoria AS chamada
+            FROM sql_semana_12.auditoria AS chamada
             WHERE
                 chamada.inquilino = v_posse.inquilino
                 AND chamada.documento_id = v_posse.documento_id
@@ -455,8 +457,8 @@ BEGIN
         RAISE EXCEPTION 'document %: an attempt may have called with the old content', p_documento
             USING ERRCODE = '55000', HINT = 'Use cancelar, then enfileirar under a new key.';
     END IF;
-    v_agora := relogio();
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, quem, por_que, quando)
+    v_agora := sql_semana_12.relogio();
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
         v_posse.documento_id,
@@ -464,11 +466,11 @@ BEGIN
         v_posse.status,
         v_posse.status,
         p_quem,
-        resumir('conteudo: ' || p_motivo),
+        sql_semana_12.resumir('conteudo: ' || p_motivo),
         v_agora
     );
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         conteudo_xml = p_conteudo_xml,
         conteudo_sha256 = sha256(convert_to(p_conteudo_xml::TEXT, 'UTF8')),
@@ -491,22 +493,22 @@ CREATE OR REPLACE FUNCTION sql_semana_12.reenfileirar_falhos(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     v_visto RECORD;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_motivo(p_motivo);
-    PERFORM exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
     IF p_categoria IS NULL OR p_categoria NOT IN ('conteudo', 'sistemico', 'conexao', 'impasse', 'queda') THEN
         RAISE EXCEPTION 'p_categoria must be conteudo, sistemico, conexao, impasse or queda, not %', left(p_categoria, 50)
             USING ERRCODE = '22023';
     END IF;
     FOR v_visto IN
         SELECT fila.inquilino, fila.documento_id, fila.versao
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'falhou'
             AND fila.categoria_erro = p_categoria
@@ -517,7 +519,7 @@ BEGIN
     LOOP
         RETURN QUERY
         SELECT feito.documento_id, feito.status, feito.versao
-        FROM reenfileirar(v_visto.documento_id, v_visto.versao, p_quem, p_motivo, p_mais_tentativas, v_visto.inquilino) AS feito;
+        FROM sql_semana_12.reenfileirar(v_visto.documento_id, v_visto.versao, p_quem, p_motivo, p_mais_tentativas, v_visto.inquilino) AS feito;
     END LOOP;
 END
 $$;

@@ -1,5 +1,5 @@
--- alerts: three questions to ask again and again. Zero rows: none of the three is so.
--- @pt Três perguntas para repetir sempre. Zero linhas: nenhum dos três casos.
+-- alerts: four questions to ask again and again. Zero rows: none of the four is so.
+-- @pt Quatro perguntas para repetir sempre. Zero linhas: nenhum dos quatro casos.
 --
 -- Needs  sql/10_operators.sql
 -- Run    psql -X -f sql/alerts.sql          (again whenever you like: it only looks)
@@ -30,3 +30,13 @@ SELECT
 FROM sql_semana_12.para_pessoas
 WHERE status = 'conciliacao'
 HAVING count(*) > 0;
+
+-- Others may create in the queue's schema: the protocol's functions call nothing of theirs, but a caller's own statement may.
+SELECT coalesce(pg_roles.rolname, 'PUBLIC') AS pode_criar
+FROM pg_namespace
+CROSS JOIN LATERAL aclexplode(pg_namespace.nspacl) AS acl
+LEFT JOIN pg_roles ON acl.grantee = pg_roles.oid
+WHERE
+    pg_namespace.oid = to_regnamespace('sql_semana_12')
+    AND acl.privilege_type = 'CREATE'
+    AND acl.grantee <> pg_namespace.nspowner;

@@ -26,10 +26,10 @@ RETURNS TIMESTAMPTZ
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN clock_timestamp() + (SELECT adiantado FROM relogio_do_laboratorio);
+    RETURN clock_timestamp() + (SELECT adiantado FROM sql_semana_12.relogio_do_laboratorio);
 END
 $$;
 

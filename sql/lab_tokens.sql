@@ -21,10 +21,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.novos_tokens(p_quantos INTEGER)
 RETURNS BIGINT[]
 LANGUAGE plpgsql
 VOLATILE
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN ARRAY(SELECT nextval('token_reserva_seq') FROM generate_series(1, p_quantos));
+    RETURN ARRAY(SELECT nextval('sql_semana_12.token_reserva_seq') FROM generate_series(1, p_quantos));
 END
 $$;
 

@@ -80,30 +80,27 @@ BEGIN
     END IF;
     IF to_regrole('sql_semana_12_reader') IS NOT NULL THEN
         GRANT SELECT ON
-            sql_semana_12.auditoria,
             sql_semana_12.configuracao,
             sql_semana_12.situacao,
-            sql_semana_12.falhas_por_categoria,
-            sql_semana_12.para_pessoas
+            sql_semana_12.falhas_por_categoria
         TO sql_semana_12_reader;
-        -- All of the queue but the documents themselves.
+        -- Not the payload, nor a reason: resumir may have missed what one quotes of it.
         GRANT SELECT (
             documento_id,
+            inquilino,
             chave,
             nome_arquivo,
             status,
             tentativas,
+            max_tentativas,
             worker_id,
             criado_em,
+            disponivel_em,
             iniciado_em,
             concluido_em,
-            ultimo_erro,
-            inquilino,
             reservado_ate,
             token_reserva,
             versao,
-            disponivel_em,
-            max_tentativas,
             categoria_erro,
             chave_operacao,
             etapa,
@@ -111,6 +108,12 @@ BEGIN
             chamada_basta,
             renovacoes
         ) ON sql_semana_12.fila_documentos TO sql_semana_12_reader;
+        GRANT SELECT (
+            inquilino, documento_id, versao, de, para, token_reserva, quem, conectado_como, quando, categoria_erro
+        ) ON sql_semana_12.auditoria TO sql_semana_12_reader;
+        GRANT SELECT (
+            inquilino, documento_id, chave, status, versao, tentativas, etapa, chave_operacao, referencia_externa, categoria_erro
+        ) ON sql_semana_12.para_pessoas TO sql_semana_12_reader;
         -- A view reads tables as its owner, but calls functions as its reader.
         GRANT EXECUTE ON FUNCTION sql_semana_12.relogio TO sql_semana_12_reader;
     END IF;
@@ -121,6 +124,30 @@ BEGIN
             sql_semana_12.falhas_por_categoria,
             sql_semana_12.para_pessoas
         TO sql_semana_12_operator;
+        -- To find what is theirs, and for the alerts; examinar gives the reason of one document, and none of these its payload.
+        GRANT SELECT (
+            documento_id,
+            inquilino,
+            chave,
+            nome_arquivo,
+            status,
+            tentativas,
+            max_tentativas,
+            worker_id,
+            criado_em,
+            disponivel_em,
+            iniciado_em,
+            concluido_em,
+            reservado_ate,
+            token_reserva,
+            versao,
+            categoria_erro,
+            chave_operacao,
+            etapa,
+            referencia_externa,
+            chamada_basta,
+            renovacoes
+        ) ON sql_semana_12.fila_documentos TO sql_semana_12_operator;
         GRANT EXECUTE ON FUNCTION
             sql_semana_12.relogio,
             sql_semana_12.examinar,

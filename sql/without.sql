@@ -54,10 +54,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -66,13 +66,13 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
-        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = p_posse.etapa,
         referencia_externa = p_posse.referencia_externa
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (
+    INSERT INTO sql_semana_12.auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
     VALUES (
@@ -83,7 +83,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
@@ -110,10 +110,10 @@ CREATE OR REPLACE FUNCTION sql_semana_12.mudar(
 )
 RETURNS BIGINT
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$ -- without etapa
 BEGIN
-    UPDATE fila_documentos
+    UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
         versao = p_posse.versao + 1,
@@ -122,13 +122,13 @@ BEGIN
         reservado_ate = NULL,
         concluido_em = CASE WHEN p_para IN ('concluido', 'falhou', 'cancelado') THEN p_agora END,
         -- A finished document has no error, even if its last attempt ended by a failure and its stage was as good as done.
-        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN resumir(p_erro) END,
+        ultimo_erro = CASE WHEN p_para <> 'concluido' THEN sql_semana_12.resumir(p_erro) END,
         categoria_erro = CASE WHEN p_para <> 'concluido' THEN p_categoria END,
         disponivel_em = coalesce(p_disponivel_em, disponivel_em),
         etapa = CASE WHEN p_para = 'pendente' THEN 'nao_chamado' ELSE p_posse.etapa END,
         referencia_externa = p_posse.referencia_externa
     WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id;
-    INSERT INTO auditoria (
+    INSERT INTO sql_semana_12.auditoria (
         inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando, categoria_erro
     )
     VALUES (
@@ -139,7 +139,7 @@ BEGIN
         p_para,
         p_posse.token_reserva,
         p_quem,
-        resumir(p_por_que),
+        sql_semana_12.resumir(p_por_que),
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
@@ -178,16 +178,16 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
 RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
     v_fim TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('etapa', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
@@ -206,18 +206,18 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+        PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
         RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
             USING ERRCODE = '22023';
     END IF;
-    v_agora := relogio();
-    v_fim := v_posse.iniciado_em + tempo_maximo();
+    v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
     IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
         RETURN;
     END IF;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
         p_documento,
@@ -230,7 +230,7 @@ BEGIN
         v_agora
     );
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
@@ -261,18 +261,18 @@ CREATE OR REPLACE FUNCTION sql_semana_12.registrar_etapa(
 RETURNS TABLE (documento_id BIGINT, etapa TEXT, versao BIGINT, reservado_ate TIMESTAMPTZ)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$ -- without linhas
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
     v_agora TIMESTAMPTZ;
     v_fim TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_pedido('etapa', 1, p_prazo);
-    v_posse := travar(p_documento, p_token, p_inquilino);
+    PERFORM sql_semana_12.exigir_pedido('etapa', 1, p_prazo);
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
     IF v_posse.documento_id IS NULL THEN
-        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT, relogio(); RETURN;
+        RETURN QUERY SELECT p_documento, p_etapa, 0::BIGINT, sql_semana_12.relogio(); RETURN;
     END IF;
     IF p_etapa IS NULL OR (v_posse.etapa, p_etapa) NOT IN (
         ('nao_chamado', 'nao_chamado'), -- sent again, since the answer was lost
@@ -289,18 +289,18 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     IF p_etapa = 'obtido' OR p_referencia IS NOT NULL THEN
-        PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
+        PERFORM sql_semana_12.exigir_referencia(p_referencia, v_posse.referencia_externa);
     END IF;
     IF p_etapa IN ('nao_chamado', 'desconhecido') AND p_referencia IS NOT NULL THEN
         RAISE EXCEPTION 'document %: at stage % there is no result, so p_referencia must be null', p_documento, p_etapa
             USING ERRCODE = '22023';
     END IF;
-    v_agora := relogio();
-    v_fim := v_posse.iniciado_em + tempo_maximo();
+    v_agora := sql_semana_12.relogio();
+    v_fim := v_posse.iniciado_em + sql_semana_12.tempo_maximo();
     IF p_etapa IN ('desconhecido', 'confirmando') AND v_agora >= v_fim THEN
         RETURN;
     END IF;
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     VALUES (
         v_posse.inquilino,
         p_documento,
@@ -313,7 +313,7 @@ BEGIN
         v_agora
     );
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         etapa = p_etapa,
         referencia_externa = coalesce(p_referencia, fila.referencia_externa),
@@ -355,17 +355,17 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
-    v_posse posse;
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
+    v_posse sql_semana_12.posse;
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -380,7 +380,7 @@ BEGIN
             fila.etapa,
             fila.referencia_externa,
             fila.chamada_basta
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND coalesce(fila.reservado_ate, '-infinity') < v_agora
@@ -389,11 +389,11 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
-        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
-        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
+        versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         etapa := v_posse.etapa;
@@ -420,17 +420,17 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$ -- without reserva
 #variable_conflict use_column
 DECLARE
-    v_agora TIMESTAMPTZ := relogio();
-    v_posse posse;
+    v_agora TIMESTAMPTZ := sql_semana_12.relogio();
+    v_posse sql_semana_12.posse;
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_quem(p_quem);
-    PERFORM exigir_quantidade('p_limite', p_limite);
-    PERFORM exigir_motivo(p_motivo);
+    PERFORM sql_semana_12.exigir_quem(p_quem);
+    PERFORM sql_semana_12.exigir_quantidade('p_limite', p_limite);
+    PERFORM sql_semana_12.exigir_motivo(p_motivo);
     FOR v_posse IN
         SELECT
             fila.documento_id,
@@ -445,7 +445,7 @@ BEGIN
             fila.etapa,
             fila.referencia_externa,
             fila.chamada_basta
-        FROM fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.status = 'processando'
             AND FALSE
@@ -454,11 +454,11 @@ BEGIN
         LIMIT p_limite
         FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        v_agora := relogio(); -- again: the look may have waited for a lock on the table
+        v_agora := sql_semana_12.relogio(); -- again: the look may have waited for a lock on the table
         documento_id := v_posse.documento_id;
-        status := destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
-        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + recuo(v_posse.tentativas) END;
-        versao := mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
+        status := sql_semana_12.destino(v_posse.etapa, v_posse.tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+        v_disponivel_em := CASE WHEN status = 'pendente' THEN v_agora + sql_semana_12.recuo(v_posse.tentativas) END;
+        versao := sql_semana_12.mudar(v_posse, status, p_quem, p_motivo, p_motivo, v_agora, 'queda', v_disponivel_em);
         tentativas := v_posse.tentativas;
         worker_anterior := v_posse.worker_id;
         etapa := v_posse.etapa;
@@ -492,7 +492,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -503,7 +503,7 @@ DECLARE
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    PERFORM sql_semana_12.exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
@@ -514,7 +514,7 @@ BEGIN
     FROM (
         SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN fila_documentos AS fila
+        CROSS JOIN sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
@@ -534,8 +534,8 @@ BEGIN
     IF v_travados IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    v_agora := sql_semana_12.relogio();
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino,
         fila.documento_id,
@@ -547,10 +547,10 @@ BEGIN
         'conclusao',
         v_agora
     FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'concluido',
         versao = fila.versao + 1,
@@ -574,11 +574,11 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
     SELECT
         fila.documento_id,
@@ -594,7 +594,7 @@ BEGIN
         fila.referencia_externa,
         fila.chamada_basta
     INTO v_posse
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
         AND fila.status = 'processando'
@@ -618,7 +618,7 @@ CREATE OR REPLACE FUNCTION sql_semana_12.concluir_lote(
 RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$ -- without token
 #variable_conflict use_column
 DECLARE
@@ -629,7 +629,7 @@ DECLARE
     v_outro_resultado BIGINT;
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_lote(p_documentos, p_tokens, p_referencias);
+    PERFORM sql_semana_12.exigir_lote(p_documentos, p_tokens, p_referencias);
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
@@ -640,7 +640,7 @@ BEGIN
     FROM (
         SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
         FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN fila_documentos AS fila
+        CROSS JOIN sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
@@ -659,8 +659,8 @@ BEGIN
     IF v_travados IS NULL THEN
         RETURN;
     END IF;
-    v_agora := relogio();
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+    v_agora := sql_semana_12.relogio();
+    INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
     SELECT
         fila.inquilino,
         fila.documento_id,
@@ -672,10 +672,10 @@ BEGIN
         'conclusao',
         v_agora
     FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
+    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
     WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     RETURN QUERY
-    UPDATE fila_documentos AS fila
+    UPDATE sql_semana_12.fila_documentos AS fila
     SET
         status = 'concluido',
         versao = fila.versao + 1,
@@ -699,11 +699,11 @@ $$;
 CREATE OR REPLACE FUNCTION sql_semana_12.travar(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT)
 RETURNS sql_semana_12.posse
 LANGUAGE plpgsql
-SET search_path = sql_semana_12, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$ -- without token
 #variable_conflict use_column
 DECLARE
-    v_posse posse;
+    v_posse sql_semana_12.posse;
 BEGIN
     SELECT
         fila.documento_id,
@@ -719,7 +719,7 @@ BEGIN
         fila.referencia_externa,
         fila.chamada_basta
     INTO v_posse
-    FROM fila_documentos AS fila
+    FROM sql_semana_12.fila_documentos AS fila
     WHERE
         fila.documento_id = p_documento
         AND fila.status = 'processando'

@@ -212,7 +212,8 @@ kept = nb.facts("08.redacted")
 nb.answer(guess, kept["leaked_errors"] + kept["leaked_audit"])
 
 # %% [markdown] lang="en"
-# **Why.** Of each reason one short line is kept, and dots stand for whatever was quoted, in brackets, or looked like a password.
+# **Why.** Of each reason one short line is kept, and dots stand for what was recognized: quoted, in brackets, like a password. Words
+# in another form pass (the check shows three), so it is the last line of defence and not the first.
 #
 # **What a production queue does.** A worker classifies by SQLSTATE or HTTP status, not by words; writes a reason of its own; logs id,
 # version, category and the next attempt, never the document. It counts failures by category: one bad document is a document's
@@ -223,8 +224,8 @@ nb.answer(guess, kept["leaked_errors"] + kept["leaked_audit"])
 # ## Surprises
 
 # %% [markdown] lang="pt"
-# **Por quê.** De cada motivo fica uma linha curta, com reticências no lugar do que estava entre aspas ou parênteses, ou parecia
-# uma senha.
+# **Por quê.** De cada motivo fica uma linha curta, com reticências no lugar do que foi reconhecido: entre aspas ou parênteses, ou
+# com jeito de senha. Palavras em outro formato passam (a verificação mostra três): é a última linha de defesa, não a primeira.
 #
 # **O que uma fila de produção faz.** O worker classifica por SQLSTATE ou status HTTP, não por palavras; escreve um motivo
 # próprio; registra em log id, versão, categoria e a próxima tentativa, nunca o documento. Conta as falhas por categoria: um

@@ -170,7 +170,8 @@ nb.answer(guess, tried["tried"] - tried["refused"] if tried else "—")
 
 # %% [markdown] lang="en"
 # **Why.** A worker that may `UPDATE` the table can skip every guard of it. So it may not touch the table: it may call functions,
-# which run as their owner (`SECURITY DEFINER`), with a fixed `search_path`, and revoked from everyone else.
+# which run as their owner (`SECURITY DEFINER`), and revoked from everyone else. In
+# their `search_path` stand the server's names alone, and their own names have their schema: what another role creates is never found.
 #
 # ## Before a deployment
 # `./lab check-permissions` does all that the protocol asks of the service accounts, on a document and a tenant of its own, and
@@ -178,7 +179,8 @@ nb.answer(guess, tried["tried"] - tried["refused"] if tried else "—")
 
 # %% [markdown] lang="pt"
 # **Por quê.** Um worker que pode dar `UPDATE` na tabela escapa de todas as condições dela. Por isso ele não toca na tabela:
-# chama funções, que rodam como o dono delas (`SECURITY DEFINER`), com um `search_path` fixo, e proibidas para todos os outros.
+# chama funções, que rodam como o dono delas (`SECURITY DEFINER`), proibidas para todos os outros. No
+# `search_path` delas só há nomes do servidor, e os nomes delas levam o esquema: o que outro papel cria nunca é encontrado.
 #
 # ## Antes de um deploy
 # `./lab check-permissions` faz tudo o que o protocolo pede das contas de serviço, em um documento e um inquilino só dele, e

@@ -14,7 +14,9 @@ BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar(v_posse, 'conciliacao', v_posse.worker_id, 'conciliacao', p_motivo, relogio());
+    versao := mudar(
+        v_posse, 'conciliacao', v_posse.worker_id, 'conciliacao', p_motivo, relogio(), NULL, NULL::TIMESTAMPTZ
+    );
     documento_id := p_documento;
     status := 'conciliacao';
     RETURN NEXT;

@@ -23,7 +23,7 @@ BEGIN
     IF v_posse.etapa <> 'confirmando' AND v_posse.referencia_externa IS NOT NULL THEN
         v_posse.etapa := 'obtido'; -- the reference says so
     END IF;
-    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
+    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio(), NULL, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;
@@ -54,6 +54,9 @@ COMMENT ON FUNCTION sql_semana_12.concluir IS
 -- +    IF v_posse.etapa <> 'confirmando' AND v_posse.referencia_externa IS NOT NULL THEN
 -- +        v_posse.etapa := 'obtido'; -- the reference says so
 -- +    END IF;
+-- @@
+-- -    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio());
+-- +    versao := mudar(v_posse, 'concluido', v_posse.worker_id, 'conclusao', NULL, relogio(), NULL, NULL::TIMESTAMPTZ);
 -- @lesson 06
 -- @@
 -- -FUNCTION sql_semana_12.concluir(p_documento BIGINT, p_worker TEXT, p_inquilino TEXT DEFAULT NULL)

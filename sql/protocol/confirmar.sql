@@ -12,7 +12,7 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse posse := travar_para_operador(p_documento, p_versao, ARRAY['conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
     PERFORM exigir_referencia(p_referencia, v_posse.referencia_externa);
     IF v_posse.documento_id IS NULL THEN
@@ -22,7 +22,7 @@ BEGIN
         v_posse.etapa := 'obtido';
     END IF;
     v_posse.referencia_externa := p_referencia;
-    versao := mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, relogio());
+    versao := mudar(v_posse, 'concluido', p_quem, p_motivo, NULL, relogio(), NULL, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'concluido';
     RETURN NEXT;

@@ -25,7 +25,7 @@ BEGIN
     IF array_ndims(p_referencias) <> 1 OR cardinality(p_referencias) <> cardinality(p_documentos) THEN
         RAISE EXCEPTION 'p_referencias must be the reference of each of p_documentos, or null' USING ERRCODE = '22023';
     END IF;
-    PERFORM exigir_referencia(referencia)
+    PERFORM exigir_referencia(referencia, NULL)
     FROM unnest(p_referencias) AS referencia
     WHERE referencia IS NOT NULL;
 END

@@ -8,13 +8,13 @@ SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
     v_posse posse := travar_para_operador(
-        p_documento, p_versao, '{pendente,processando}', p_quem, p_motivo, p_inquilino
+        p_documento, p_versao, ARRAY['pendente', 'processando'], p_quem, p_motivo, p_inquilino
     );
 BEGIN
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;
-    versao := mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo);
+    versao := mudar_por_operador(v_posse, 'pausado', p_quem, p_motivo, NULL::TIMESTAMPTZ);
     documento_id := p_documento;
     status := 'pausado';
     RETURN NEXT;

@@ -14,7 +14,7 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{falhou,conciliacao}', p_quem, p_motivo, p_inquilino);
+    v_posse posse := travar_para_operador(p_documento, p_versao, ARRAY['falhou', 'conciliacao'], p_quem, p_motivo, p_inquilino);
 BEGIN
     IF p_mais_tentativas IS NULL OR p_mais_tentativas NOT BETWEEN 1 AND 100 THEN
         RAISE EXCEPTION 'p_mais_tentativas must be from 1 to 100, not %', p_mais_tentativas USING ERRCODE = '22023';

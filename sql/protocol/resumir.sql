@@ -1,6 +1,6 @@
--- A reason as it may be kept and logged: one short line, without what may be the document's and without credentials. It is the
--- last line of defence: a worker writes a reason of its own, with nothing quoted in it. No backslash in a plain string: what it means
--- is a setting of the session.
+-- A reason as it is kept and logged: one short line, from which what it recognizes as the document's or as a credential is taken out.
+-- It misses some, so it is the last line of defence: a worker writes a reason of its own, with nothing quoted in it. No backslash in a
+-- plain string: what it means is a setting of the session.
 CREATE OR REPLACE FUNCTION sql_semana_12.resumir(p_motivo TEXT)
 RETURNS TEXT
 LANGUAGE plpgsql

@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{pausado}', p_quem, p_motivo, p_inquilino);
+    v_posse posse := travar_para_operador(p_documento, p_versao, ARRAY['pausado'], p_quem, p_motivo, p_inquilino);
     v_disponivel_em TIMESTAMPTZ;
 BEGIN
     IF v_posse.documento_id IS NULL THEN

@@ -9,10 +9,12 @@ SECURITY DEFINER
 SET search_path = sql_semana_12, pg_temp
 AS $$
 DECLARE
-    v_posse posse := travar_para_operador(p_documento, p_versao, '{pendente,pausado,falhou}', p_quem, p_motivo, p_inquilino);
+    v_posse posse := travar_para_operador(
+        p_documento, p_versao, ARRAY['pendente', 'pausado', 'falhou'], p_quem, p_motivo, p_inquilino
+    );
     v_agora TIMESTAMPTZ;
 BEGIN
-    PERFORM exigir_documento('chave', 'arquivo', p_conteudo_xml, 'inquilino', NULL, 1);
+    PERFORM exigir_documento('chave', 'arquivo', p_conteudo_xml, 'inquilino', NULL::TIMESTAMPTZ, 1);
     IF v_posse.documento_id IS NULL THEN
         RETURN;
     END IF;

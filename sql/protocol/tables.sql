@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
 -- What an installation sets for itself, in one row: change it by UPDATE. A script that is run again leaves it as it is.
 CREATE TABLE IF NOT EXISTS sql_semana_12.configuracao (
     unica BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (unica),
-    tempo_maximo INTERVAL NOT NULL DEFAULT '15 minutes' CHECK (tempo_maximo > INTERVAL '0'),
+    duracao_maxima INTERVAL NOT NULL DEFAULT '15 minutes' CHECK (duracao_maxima > INTERVAL '0'),
     primeira_espera INTERVAL NOT NULL DEFAULT '1 second' CHECK (primeira_espera > INTERVAL '0'),
     espera_maxima INTERVAL NOT NULL DEFAULT '5 minutes' CHECK (espera_maxima > INTERVAL '0'),
     tentativas INTEGER NOT NULL DEFAULT 5 CHECK (tentativas BETWEEN 1 AND 1000),
@@ -60,7 +60,7 @@ INSERT INTO sql_semana_12.configuracao DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 COMMENT ON TABLE sql_semana_12.configuracao IS
 'What this installation sets for itself: one row. Its owner changes it by UPDATE, and running an installation again leaves it.';
-COMMENT ON COLUMN sql_semana_12.configuracao.tempo_maximo IS
+COMMENT ON COLUMN sql_semana_12.configuracao.duracao_maxima IS
 'How long one attempt may run, renewals included. No lease is longer.';
 COMMENT ON COLUMN sql_semana_12.configuracao.primeira_espera IS
 'The delay after the first attempt; it doubles with each.';

@@ -7,7 +7,7 @@ AS $$
 DECLARE
     v_tempo INTERVAL;
 BEGIN
-    SELECT tempo_maximo INTO STRICT v_tempo FROM configuracao;
+    SELECT duracao_maxima INTO STRICT v_tempo FROM configuracao;
     RETURN v_tempo;
 END
 $$;

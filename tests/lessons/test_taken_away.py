@@ -246,6 +246,28 @@ TAKEN_AWAY: dict[str, dict[str, list[Edit]]] = {
         "with the zone": [("", "ADD COLUMN reservado_ate_local TIMESTAMP;", "ADD COLUMN reservado_ate_local TIMESTAMPTZ;")]
     },
     "05_default_now": {"the clock": [("", "SET DEFAULT now()", "SET DEFAULT clock_timestamp()")]},
+    "10_hijack": {
+        "temporary first": [
+            ("o_fixes", "SET search_path = sql_semana_12, pg_temp\n", "SET search_path = pg_temp, sql_semana_12\n")
+        ],
+        "an overload that changes nothing": [
+            ("b_overloads", "    UPDATE sql_semana_12.fila_documentos SET status = 'concluido';\n", "")
+        ],
+        "its schema in the path still": [
+            ("o_qualifies", "SET search_path = pg_catalog, pg_temp\n", "SET search_path = sql_semana_12, pg_temp\n")
+        ],
+        "a claim that could be hijacked": [
+            before("c_claims", "C", "ALTER FUNCTION reservar SET search_path = sql_semana_12, pg_temp;", by="O")
+        ],
+        "nothing is granted": [
+            ("o_grants", "GRANT CREATE ON SCHEMA sql_semana_12 TO sql_semana_12_application;", NOTHING),
+            ("b_overloads", "-- @step b_overloads B", "-- @step b_overloads B errors 42501"),
+        ],
+        "nothing is revoked": [
+            ("o_revokes", "REVOKE CREATE ON SCHEMA sql_semana_12 FROM sql_semana_12_application;", NOTHING),
+            ("b_overloads_again", " errors 42501", ""),
+        ],
+    },
 }  # fmt: skip
 
 SPOILT = {

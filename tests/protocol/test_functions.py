@@ -525,7 +525,7 @@ def broken_rules(functions: list[tuple[object, ...]]) -> list[str]:
         text = re.sub(r"(UPDATE [^;]*?)\bSET\b", r"\1", str(source))
         if (language, kind) != ("plpgsql", "f"):
             wrong.append(f"{name} is in {language}, of kind {kind}")
-        if config != ["search_path=sql_semana_12, pg_temp"]:
+        if config != ["search_path=pg_catalog, pg_temp"]:
             wrong.append(f"{name} has the settings {config}")
         if name != "relogio" and re.search(CLOCKS, text, re.IGNORECASE):
             wrong.append(f"{name} reads a clock of its own")
@@ -552,7 +552,7 @@ def guard(source: str) -> str:
 def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
     sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
     if "concluir_lote" in sources:
-        lock = sources["concluir_lote"].partition("CROSS JOIN fila_documentos")[2]
+        lock = sources["concluir_lote"].partition("CROSS JOIN sql_semana_12.fila_documentos")[2]
         assert guard(lock) == guard(sources["travar"])
         assert "p_token" in guard(lock)
 
@@ -577,7 +577,7 @@ def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
     ],
 )
 def test_a_function_that_breaks_a_rule_is_found_out(body: str) -> None:
-    settings = ["search_path=sql_semana_12, pg_temp"]
+    settings = ["search_path=pg_catalog, pg_temp"]
     assert len(broken_rules([("reservar", "plpgsql", True, settings, body, "", "f")])) == 1
 
 

@@ -83,7 +83,7 @@ def test_several_missing_grants_are_all_named(with_roles: psycopg.Connection) ->
 
 def test_a_broken_protocol_is_a_problem_and_no_missing_grant(with_roles: psycopg.Connection) -> None:
     with with_roles.transaction(force_rollback=True):
-        with_roles.execute("ALTER TABLE auditoria RENAME COLUMN por_que TO motivo")
+        with_roles.execute("ALTER TABLE auditoria RENAME COLUMN quem TO autor")
         report = permissions.check(with_roles)
     problems = {call.what: call.problem for call in report.calls if call.problem}
     assert not report.good and report.missing == ()
@@ -149,6 +149,9 @@ def test_what_a_role_may_do_too_much_is_found(with_roles: psycopg.Connection) ->
             "reservar",
         ),
         ("{reader} TO {application}", "application", "SELECT", "fila_documentos.chave"),
+        ("SELECT ON fila_documentos TO {reader}", "reader", "SELECT", "fila_documentos"),
+        ("SELECT (ultimo_erro) ON fila_documentos TO {operator}", "operator", "SELECT", "fila_documentos.ultimo_erro"),
+        ("SELECT (por_que) ON auditoria TO {reader}", "reader", "SELECT", "auditoria.por_que"),
     ],
 )
 def test_a_grant_that_no_part_needs_is_found(

@@ -10,6 +10,7 @@ import pytest
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.sql_text import without_comments
 from lab.protocol import history, source, take_home
 from lab.protocol.history import Change
 from lab.server import schema
@@ -238,3 +239,22 @@ def test_a_difference_is_what_the_lessons_between_changed() -> None:
 def test_wrong_names_are_answered_with_what_there_is(asked: tuple[str, str, str], said: str) -> None:
     with pytest.raises(LabError, match=said):
         source.difference(*asked)
+
+
+def test_what_is_made_names_its_schema_and_reads_back_as_the_source() -> None:
+    own = {each.name for each in source.sources()} | {"fila_documentos", "auditoria", "posse"}
+    for each in source.sources():
+        for edition in each.editions.values():
+            text = history.text(edition)
+            made = source.qualified(text)
+            assert source.plain(made) == text
+            if each.kind == "FUNCTION":
+                assert "SET search_path = pg_catalog, pg_temp\n" in made
+                body = without_comments(made.partition("$$")[2])
+                bare = re.findall(r"(?<![.\w'])(\w+)(?=\s*\()|\b(?:FROM|JOIN|INTO|UPDATE)\s+(\w+)(?![.\w])", body)
+                assert {name for pair in bare for name in pair} & own == set(), each.name
+
+
+def test_a_name_in_a_comment_or_a_string_stays() -> None:
+    text = "FUNCTION x()\nSET search_path = sql_semana_12, pg_temp\nAS $$\n-- mudar(1) auditoria\nSELECT 'mudar(', mudar(1), a.mudar\n$$"
+    assert "-- mudar(1) auditoria\nSELECT 'mudar(', sql_semana_12.mudar(1), a.mudar\n" in source.qualified(text)

@@ -6,7 +6,7 @@ The lexer is sqlparse's. psql's own lines (\set, \ir, …) are no SQL and are pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -121,6 +121,19 @@ def body(text: str) -> str:
             mark = token.text[: token.text.index("$", 1) + 1]
             return token.text.removeprefix(mark).removesuffix(mark)
     return ""
+
+
+def qualified(text: str, names: Collection[str], schema: str) -> str:
+    """The text with the schema before each of these names that has none; what stands in comments and strings stays."""
+    found = [token for token in _tokens(text) if not token.is_blank and not token.is_comment]
+    places = [
+        token.start
+        for before, token, after in zip([None, *found], found, [*found[1:], None], strict=False)
+        if token.text in names and (before is None or before.text != ".") and (after is None or after.text != ".")
+    ]
+    for place in reversed(places):
+        text = f"{text[:place]}{schema}.{text[place:]}"
+    return text
 
 
 def onward(text: str, word: str) -> str:

@@ -22,15 +22,15 @@ RETURNS TIMESTAMPTZ
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = {SCHEMA}, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN (
         SELECT
             CASE WHEN is_called THEN TIMESTAMPTZ '1970-01-01 00:00+00' ELSE clock_timestamp() END
             + (CASE WHEN is_called THEN 1 ELSE -1 END) * last_value * INTERVAL '1 microsecond'
-        FROM relogio_parado
-    ) + (SELECT adiantado FROM relogio_do_laboratorio);
+        FROM {SCHEMA}.relogio_parado
+    ) + (SELECT adiantado FROM {SCHEMA}.relogio_do_laboratorio);
 END
 $$;
 """

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors, sql
 
-from lab.protocol.grants import DUTIES, PAYLOAD, VIA_VIEW, Duty, Place, lab_role
+from lab.protocol.grants import DUTIES, KEPT_BACK, VIA_VIEW, Duty, Place, lab_role
 from lab.protocol.permissions import Call
 from lab.server.session import SCHEMA
 
 # By table, a column to change; the clock is the lab's own.
-TABLES = {"fila_documentos": "status", "auditoria": "para", "configuracao": "tempo_maximo", "relogio_do_laboratorio": "adiantado"}
+TABLES = {"fila_documentos": "status", "auditoria": "para", "configuracao": "duracao_maxima", "relogio_do_laboratorio": "adiantado"}
 VIEWS = ("situacao", "falhas_por_categoria", "para_pessoas")
 
 FUNCTIONS = """
@@ -56,15 +56,6 @@ GROUP BY 1, 2, 3, 4
 ORDER BY 1, 2, 3, 4
 """
 
-COLUMNS = """
-SELECT attname
-FROM pg_attribute
-INNER JOIN pg_class ON attrelid = pg_class.oid
-WHERE
-    relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
-    AND relname = %s AND attnum > 0 AND NOT attisdropped AND attname <> ALL(%s)
-"""
-
 
 @dataclass(frozen=True)
 class Grant:
@@ -99,7 +90,7 @@ def attempts(connection: psycopg.Connection, asked: Iterable[Call]) -> list[Atte
     attempts = []
     for duty in DUTIES:
         statements = dict(_functions(connection)) | dict(_changes())
-        reads = {name: _select(name) for name in (*TABLES, *VIEWS)}
+        reads = {name: _select(name) for name in (*TABLES, *VIEWS)} | dict(_kept_back(duty))
         for what, statement in (statements | reads).items():
             if (duty, what) not in allowed:
                 attempts.append(Attempt(duty, what, _answer(connection, duty, statement)))
@@ -113,25 +104,27 @@ def grants(connection: psycopg.Connection, asked: Sequence[Call], place: Place |
     """
     place = place or Place()
     needed = {(call.role, what) for call in asked for what in _needed(call, place)}
-    plain = {("RELATION", "SELECT"), ("FUNCTION", "EXECUTE")}
-    # Of the queue no role reads the documents themselves.
-    queue = place.name("fila_documentos")
-    readers = [role for role, name in needed if name == queue]
-    kept = [place.name(column) for column in PAYLOAD]
-    names = connection.execute(COLUMNS.encode(), [place.schema, queue, kept]).fetchall()
-    columns = {(role, f"{queue}.{name}") for role in readers for (name,) in names}
+    in_part = {
+        (call.role, place.name(relation)): {place.name(column) for column in kept}
+        for call in asked
+        for (duty, relation), kept in KEPT_BACK.items()
+        if call.duty == duty and call.what == place.name(relation)
+    }
+
+    def is_needed(role: str, privilege: str, kind: str, name: str) -> bool:
+        if (kind, privilege) == ("COLUMN", "SELECT"):
+            relation, _, column = name.partition(".")
+            return (role, relation) in in_part and column not in in_part[role, relation]
+        if (kind, privilege) == ("RELATION", "SELECT"):
+            return (role, name) in needed and (role, name) not in in_part
+        return (kind, privilege) == ("SCHEMA", "USAGE") or (
+            (kind, privilege) == ("FUNCTION", "EXECUTE") and (role, name) in needed
+        )
+
     roles = sorted({call.role for call in asked})
     found = connection.execute(GRANTS.encode(), {"schema": place.schema, "roles": roles}).fetchall()
     return [
-        Grant(
-            role,
-            privilege,
-            kind,
-            name,
-            (kind, privilege) == ("SCHEMA", "USAGE")
-            or ((kind, privilege) in plain and (role, name) in needed)
-            or ((kind, privilege) == ("COLUMN", "SELECT") and (role, name) in columns),
-        )
+        Grant(role, privilege, kind, name, is_needed(role, privilege, kind, name))
         for role, privilege, kind, name in found
     ]
 
@@ -166,6 +159,14 @@ def _changes() -> Iterable[tuple[str, sql.Composed]]:
                 sql.SQL(form).format(table=sql.Identifier(SCHEMA, name), column=sql.Identifier(column)),
             )
     yield "nextval token_reserva_seq", sql.SQL("SELECT nextval({})").format(sql.Literal(f"{SCHEMA}.token_reserva_seq"))
+
+
+def _kept_back(duty: Duty) -> Iterable[tuple[str, sql.Composed]]:
+    """The columns that an account of that duty may not read of a relation whose others it reads."""
+    for (one, relation), kept in KEPT_BACK.items():
+        for column in kept if one == duty else ():
+            read = sql.SQL("SELECT {} FROM {}").format(sql.Identifier(column), sql.Identifier(SCHEMA, relation))
+            yield f"{column} of {relation}", read
 
 
 def _select(name: str) -> sql.Composed:

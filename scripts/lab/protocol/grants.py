@@ -16,7 +16,14 @@ Duty = Literal["application", "worker", "operator", "reader"]
 DUTIES: tuple[Duty, ...] = ("application", "worker", "operator", "reader")
 FUNCTION, RELATION = "function", "relation"
 VIA_VIEW = {"situacao": "relogio"}  # what a view calls is called by its reader
-PAYLOAD = ("conteudo_xml", "conteudo_sha256")  # the columns that no role may read
+# Columns of a relation that an account of that duty, which reads the others, may not read: the payload, and reasons, which may quote it.
+PAYLOAD = ("conteudo_xml", "conteudo_sha256", "ultimo_erro")
+KEPT_BACK: Mapping[tuple[Duty, str], tuple[str, ...]] = {
+    ("reader", "fila_documentos"): PAYLOAD,
+    ("operator", "fila_documentos"): PAYLOAD,
+    ("reader", "auditoria"): ("por_que",),
+    ("reader", "para_pessoas"): ("ultimo_erro",),
+}
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,28 @@ def cannot_become_any(connection: psycopg.Connection) -> str:
     return next((reason for duty in DUTIES if (reason := cannot_become(connection, lab_role(duty)))), "")
 
 
-def missing_grants(
-    connection: psycopg.Connection, role: str, what: str, kind: str, place: Place | None = None
-) -> tuple[str, ...]:
-    """The grants without which the role cannot call that function or read that relation of a queue, as GRANT statements.
+def columns(connection: psycopg.Connection, duty: Duty, relation: str, place: Place | None = None) -> tuple[str, ...]:
+    """The columns of a relation that an account of that duty reads, as they are named there; none if it reads the whole relation."""
+    place = place or Place()
+    kept = KEPT_BACK.get((duty, relation))
+    if kept is None:
+        return ()
+    found = connection.execute(
+        "SELECT attname FROM pg_attribute INNER JOIN pg_class ON attrelid = pg_class.oid WHERE relname = %s AND attnum > 0"
+        " AND NOT attisdropped AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND attname <> ALL(%s)"
+        " ORDER BY attnum",
+        [place.name(relation), place.schema, [place.name(column) for column in kept]],
+    )
+    return tuple(name for (name,) in found)
 
-    `what` is its name in the lab; `place` is where the queue is, the lab's own schema without it.
+
+def missing_grants(
+    connection: psycopg.Connection, duty: Duty, role: str, what: str, kind: str, place: Place | None = None
+) -> tuple[str, ...]:
+    """The grants without which the role cannot do that part of its duty, as GRANT statements.
+
+    `what` is the name in the lab of the function that it calls or the relation that it reads, by `kind`; `place` is where the queue
+    is, the lab's own schema without it.
     """
     place = place or Place()
     there, called, clock = place.schema, place.name(what), place.name(VIA_VIEW.get(what, ""))
@@ -85,7 +108,15 @@ def missing_grants(
         "SELECT bool_and(has_any_column_privilege(%s, oid, 'SELECT')) FROM pg_class"
         " WHERE relname = %s AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
     )
-    if kind == RELATION and not one(connection, may_read, role, called, there):
+    if kind == RELATION and (some := columns(connection, duty, what, place)):
+        may_read_some = (
+            "SELECT bool_and(has_column_privilege(%s, attrelid, attnum, 'SELECT')) FROM pg_attribute INNER JOIN pg_class"
+            " ON attrelid = pg_class.oid WHERE relname = %s AND attname = ANY(%s)"
+            " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)"
+        )
+        if not one(connection, may_read_some, role, called, list(some), there):
+            grants.append(f"GRANT SELECT ({', '.join(some)}) ON {schema}.{called} TO {named};")
+    elif kind == RELATION and not one(connection, may_read, role, called, there):
         grants.append(f"GRANT SELECT ON {schema}.{called} TO {named};")
     may_execute = (
         "SELECT bool_and(has_function_privilege(%s, oid, 'EXECUTE')) FROM pg_proc"

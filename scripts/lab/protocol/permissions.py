@@ -19,7 +19,18 @@ from rich.table import Table
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.protocol import take_home
-from lab.protocol.grants import DUTIES, FUNCTION, RELATION, Duty, Place, cannot_become, lab_role, missing_grants, one
+from lab.protocol.grants import (
+    DUTIES,
+    FUNCTION,
+    RELATION,
+    Duty,
+    Place,
+    cannot_become,
+    columns,
+    lab_role,
+    missing_grants,
+    one,
+)
 from lab.server import schema
 from lab.server.session import SCHEMA
 
@@ -175,7 +186,7 @@ class _Check:
         self.command("reenfileirar")
         self.command("pausar")
         self.command("retomar")
-        for what in ("auditoria", "situacao", "falhas_por_categoria", "para_pessoas"):
+        for what in ("fila_documentos", "auditoria", "situacao", "falhas_por_categoria", "para_pessoas"):
             self.read("operator", what)
 
     def take_over(self) -> None:
@@ -193,9 +204,12 @@ class _Check:
             (self.version,) = row
 
     def read(self, duty: Duty, relation: str) -> None:
-        self.attempt(
-            duty, relation, RELATION, sql.SQL("SELECT count(*) FROM {}").format(self.place.named(relation)), []
+        some = columns(self.connection, duty, relation, self.place)
+        read = sql.SQL(", ").join(map(sql.Identifier, some)) if some else sql.SQL("*")
+        statement = sql.SQL("SELECT count(*) FROM (SELECT {} FROM {}) AS visible").format(
+            read, self.place.named(relation)
         )
+        self.attempt(duty, relation, RELATION, statement, [])
 
     def call(
         self, duty: Duty, function: str, values: Sequence[object], columns: str = "documento_id", expects: bool = True
@@ -232,7 +246,7 @@ class _Check:
                 if self.connection.closed:
                     raise
                 missing = (
-                    missing_grants(self.connection, role, what, kind, self.place)
+                    missing_grants(self.connection, duty, role, what, kind, self.place)
                     if isinstance(error, errors.InsufficientPrivilege)
                     else ()
                 )

@@ -8,6 +8,9 @@ Marks are comments of a line of their own. They say what an experiment takes out
     -- @audit                     the statement that begins below writes the audit
     -- @defence NAME              the line below is a part of that defence
     -- @defence NAME: SQL         … and this stands in its place where the defence is off
+
+Sources are written for readers: the body of a function names tables, types and functions of the protocol without their schema. All
+that is made of them names the schema (`qualified`), since a function that runs as its owner must not search a schema for what it calls.
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ from difflib import get_close_matches, unified_diff
 from functools import cached_property
 from pathlib import Path
 
-from lab.base import paths
+from lab.base import paths, sql_text
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.base.sql_text import Statement, statement_end, statements
 from lab.protocol import history
 from lab.protocol.history import Change, DoesNotFit, Line
 from lab.server import schema
+from lab.server.session import SCHEMA
 
 # In the order of dependence: functions and views come after them.
 STRUCTURE = ("types.sql", "tables.sql", "indexes.sql")
+# The path a function is written with, and the one it gets: what is not of the server is named with its schema.
+WRITTEN_PATH, PATH = f"SET search_path = {SCHEMA}, pg_temp", "SET search_path = pg_catalog, pg_temp"
+OPENING, CLOSING = "\nAS $$", "\n$$"
 MARK = re.compile(r"\s*-- @(?P<kind>audit|defence (?P<name>\w+)(: (?P<instead>.+))?)")
 
 
@@ -72,7 +79,7 @@ class Source:
     @property
     def text(self) -> str:
         """What holds today, as a reader gets it: without marks and history."""
-        return f"{self.above}{history.text(self.newest)}{self.below}"
+        return f"{self.above}{qualified(history.text(self.newest))}{self.below}"
 
     def written(self) -> str:
         """The file."""
@@ -194,7 +201,36 @@ def _marks(line: str) -> tuple[str, str] | None:
 
 
 def _create(lines: Iterable[str]) -> str:
-    return "CREATE OR REPLACE " + "\n".join(lines)
+    return "CREATE OR REPLACE " + qualified("\n".join(lines))
+
+
+# -- names and their schema
+
+
+def qualified(definition: str) -> str:
+    """A definition as it is made: a function finds only the server's own without a schema, whatever is created in whichever schema.
+
+    An overload made by a role that may create in the protocol's schema would otherwise be found before a function of the server:
+    an exact match is preferred to cardinality(anyarray). A view is parsed once and has its schema written out.
+    """
+    head, opening, rest = definition.partition(OPENING)
+    body, closing, end = rest.rpartition(CLOSING)
+    if not opening:
+        return definition
+    return f"{head.replace(WRITTEN_PATH, PATH)}{opening}{sql_text.qualified(body, _own(), SCHEMA)}{closing}{end}"
+
+
+def plain(definition: str) -> str:
+    """The definition as a source has it: what `qualified` wrote taken back."""
+    head, opening, rest = definition.partition(OPENING)
+    return f"{head.replace(PATH, WRITTEN_PATH)}{opening}{rest.replace(f'{SCHEMA}.', '')}" if opening else definition
+
+
+def _own() -> frozenset[str]:
+    """The names of what the protocol is made of."""
+    structure = [(paths.PROTOCOL / name).read_text(encoding="utf-8") for name in STRUCTURE]
+    made = [found.name for text in structure for statement in statements(text) if (found := statement.definition)]
+    return frozenset([*made, *(path.stem for path in paths.PROTOCOL.glob("*.sql") if path.name not in STRUCTURE)])
 
 
 # -- the numbered scripts
@@ -215,7 +251,7 @@ class _Script:
     def edition(self, name: str) -> str:
         statement = self.defined[name]
         assert statement.definition is not None
-        return self.text[statement.definition.start : statement.end]
+        return plain(self.text[statement.definition.start : statement.end])
 
     def with_editions(self, known: Mapping[str, Source]) -> str:
         """The script with each definition as the source has it."""
@@ -224,7 +260,7 @@ class _Script:
             assert statement.definition is not None
             text = (
                 text[: statement.definition.start]
-                + history.text(known[name].editions[self.lesson])
+                + qualified(history.text(known[name].editions[self.lesson]))
                 + text[statement.end :]
             )
         return text

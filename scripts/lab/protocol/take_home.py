@@ -21,11 +21,59 @@ SCHEMAS = {"pt": "fila", "en": "queue"}
 MADE_HERE = "made for the document queue"
 MARKED = "posse"
 MARK = "document queue, structure "
+TOKENS = "token_reserva_seq"  # the first edition drew its tokens from it
+# While the file is run, nothing that another role made is found before the server's own.
+SAFE_PATH = "SET LOCAL search_path = pg_catalog, pg_temp;"
 ROLES = paths.SQL / "roles.sql"
 ALERTS = paths.SQL / "alerts.sql"
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+# A line of the file ends where any reader of it sees a line end.
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 TOKEN = re.compile(r"\b([pv]_)?([A-Za-z]\w*)\b")
+
+
+# Refuses a schema that is another role's, in which another role may create, or in which one has made something.
+OWN_SCHEMA = f"""\
+    SELECT format('it belongs to %s and not to %s', rolname, current_user) INTO v_stranger
+    FROM pg_namespace
+    INNER JOIN pg_roles ON nspowner = pg_roles.oid
+    WHERE pg_namespace.oid = to_regnamespace('{SCHEMA}') AND rolname <> current_user;
+    IF v_stranger IS NULL THEN
+        SELECT string_agg(DISTINCT coalesce(rolname, 'everyone (PUBLIC)'), ', ') || ' may create there' INTO v_stranger
+        FROM pg_namespace
+        CROSS JOIN aclexplode(nspacl)
+        LEFT JOIN pg_roles ON grantee = pg_roles.oid
+        WHERE pg_namespace.oid = to_regnamespace('{SCHEMA}') AND privilege_type = 'CREATE' AND grantee <> nspowner;
+    END IF;
+    IF v_stranger IS NULL THEN
+        -- The audit alone may belong to another role.
+        SELECT format('%s is there and belongs to %s', pg_describe_object(classid, objid, 0), rolname) INTO v_stranger
+        FROM (
+            SELECT 'pg_proc'::REGCLASS, oid, proowner FROM pg_proc WHERE pronamespace = to_regnamespace('{SCHEMA}')
+            UNION ALL
+            SELECT 'pg_operator'::REGCLASS, oid, oprowner FROM pg_operator WHERE oprnamespace = to_regnamespace('{SCHEMA}')
+            UNION ALL
+            SELECT 'pg_type'::REGCLASS, oid, typowner
+            FROM pg_type
+            WHERE typnamespace = to_regnamespace('{SCHEMA}') AND typtype <> 'c' AND typcategory <> 'A'
+            UNION ALL
+            SELECT 'pg_class'::REGCLASS, oid, relowner
+            FROM pg_class
+            WHERE
+                relnamespace = to_regnamespace('{SCHEMA}')
+                AND relkind IN ('r', 'p', 'v', 'm', 'f', 'c')
+                AND oid IS DISTINCT FROM to_regclass('{SCHEMA}.auditoria')
+        ) AS found (classid, objid, owner)
+        INNER JOIN pg_roles ON owner = pg_roles.oid
+        WHERE rolname <> current_user
+        LIMIT 1;
+    END IF;
+    IF v_stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'schema {SCHEMA} is not the installing role''s alone: %; it was left untouched', v_stranger
+            USING HINT = 'Install as its owner, after REVOKE CREATE ON SCHEMA {SCHEMA} FROM the others and DROP of what is theirs; or '
+                'make this file for a schema of its own. A queue that lies here moves there by that file''s lines that begin with -->.';
+    END IF;"""
 
 
 def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -> str:
@@ -33,8 +81,29 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
 
     Parameters: names, "pt" or "en", the language of the names in the database; schema_name, where it is installed; roles, which
     of the server's roles are to be worker, reader, operator and application.
-    Raises LabError for a schema's name that is not plain or is the lab's own, and for a file of sql/protocol/ that cannot be read.
+    Raises LabError for a schema's name that is not plain, is the lab's own or is public, for a role's name that holds a line break or
+    another control character, and for a file of sql/protocol/ that cannot be read.
     """
+    for role in (role for chosen in roles.values() for role in chosen):
+        if not role or CONTROL.search(role):
+            raise LabError(
+                say(
+                    f"{role!a} cannot be a role here: a name must not be empty, nor hold a line break or another control character.",
+                    f"{role!a} não serve de papel: um nome não pode ser vazio nem conter quebra de linha ou outro caractere de"
+                    " controle.",
+                )
+            )
+    if schema_name == "public":
+        raise LabError(
+            say(
+                "public cannot be the schema: others may create in it, and what they create could run with the owner's rights. Leave"
+                " --schema out, or name a schema that is the queue's alone. A queue that lies in public moves there: see Move in the"
+                " head of the file.",
+                "public não serve de esquema: outros podem criar objetos nele, e esses objetos poderiam rodar com os direitos do dono."
+                " Omita --schema ou indique um esquema só da fila. Uma fila que está em public se muda para lá: veja Move no começo do"
+                " arquivo.",
+            )
+        )
     if not NAME.fullmatch(schema_name) or schema_name.startswith("pg_") or schema_name == SCHEMA:
         raise LabError(
             say(
@@ -53,12 +122,13 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
     made = statements(source.whole())
     pieces = [
         own(_header(names)),
-        "BEGIN;\n\nSET LOCAL client_min_messages = warning;",
+        f"BEGIN;\n\nSET LOCAL client_min_messages = warning;\n{SAFE_PATH}",
         *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made)]),
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
         own(_set_apart("Alerts", "--?", _alerts())),
+        own(_set_apart("Move", "-->", _move(made), " -q -v from=public")),
         own(_set_apart("Uninstall", "---", _uninstall(made))),
     ]
     return "\n\n".join(pieces) + "\n"
@@ -99,26 +169,32 @@ def _mark(made: Sequence[Statement]) -> str:
 
 def _guard(made: Sequence[Statement]) -> str:
     return f"""\
--- It installs into a schema of its own, an empty one, or over itself.
+-- It installs into a schema of its own, an empty one, or over itself; and only where no other role may create: what another role
+-- makes there could be called with the rights of this one.
 DO $guard$
 DECLARE
-    v_mark TEXT := coalesce(
-        obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
-        obj_description(to_regclass('{SCHEMA}.token_reserva_seq'), 'pg_class') -- where the first edition had it
-    );
+    v_mark TEXT;
     v_stranger TEXT;
 BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE WARNING 'a superuser installs the document queue: its functions will run with all the rights of %', current_user
+            USING HINT = 'Better: let a role without such rights install and own it, with CREATE on the database.';
+    END IF;
+    IF to_regnamespace('{SCHEMA}') IS NULL THEN
+        CREATE SCHEMA {SCHEMA};
+        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
+    END IF;
+{OWN_SCHEMA}
+    v_mark := coalesce(
+        obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
+        obj_description(to_regclass('{SCHEMA}.{TOKENS}'), 'pg_class') -- where the first edition had it
+    );
     IF v_mark = '{_mark(made)}' THEN
         RETURN;
     END IF;
     IF v_mark LIKE '{MARK}%' THEN
         RAISE EXCEPTION 'the document queue in schema {SCHEMA} has another structure than this file makes; it was left untouched'
             USING HINT = 'Install this one in another schema; once the old one has run empty, uninstall it with its own file.';
-    END IF;
-    IF to_regnamespace('{SCHEMA}') IS NULL THEN
-        CREATE SCHEMA {SCHEMA};
-        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
-        RETURN;
     END IF;
     SELECT pg_describe_object(classid, objid, objsubid) INTO v_stranger
     FROM pg_depend
@@ -133,19 +209,34 @@ $guard$;"""
 
 
 def _repeatable(statement: Statement) -> str:
-    """The statement as it may be run once more and takes nothing from an installation: a type stays, with the columns made of it."""
+    """The statement as it may be run once more and takes nothing from an installation: a type stays, with the columns made of it.
+
+    What only the audit's owner may do is left out where the audit belongs to another role.
+    """
     of = statement.definition
+    if re.match(rf"(COMMENT ON (TABLE|COLUMN)|CREATE INDEX [^(]* ON) {SCHEMA}\.auditoria\b", statement.plain):
+        return f"""\
+{statement.comment}DO $audit$
+BEGIN
+    IF (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass('{SCHEMA}.auditoria')) = current_user THEN
+        {_indented(statement.text)};
+    END IF;
+END
+$audit$;"""
     if of is None or of.kind != "TYPE":
         return f"{statement.comment}{statement.text};"
-    indented = statement.text.replace("\n", "\n        ")
     return f"""\
 {statement.comment}DO $type$
 BEGIN
     IF to_regtype('{SCHEMA}.{of.name}') IS NULL THEN
-        {indented};
+        {_indented(statement.text)};
     END IF;
 END
 $type$;"""
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n        ")
 
 
 def _marked(made: Sequence[Statement]) -> str:
@@ -173,11 +264,75 @@ def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
 
 
 def _alerts() -> str:
-    return "\n\n".join(
+    asked = [
         f"{statement.comment}{statement.text};"
         for statement in statements(ALERTS.read_text(encoding="utf-8"))
         if statement.begins("SELECT")
-    )
+    ]
+    return "\n\n".join([SAFE_PATH.replace("LOCAL ", ""), *asked])
+
+
+def _move(made: Sequence[Statement]) -> str:
+    """Takes a queue of the first edition out of another schema into this one, which is made if it is not there."""
+    names = ", ".join(f"'{name}'" for name in [*_of(made, "TABLE"), *_of(made, "VIEW"), TOKENS])
+    return f"""\
+BEGIN;
+SET LOCAL client_min_messages = warning;
+{SAFE_PATH}
+SELECT set_config('document_queue.from', quote_ident(:'from'), TRUE) AS name \\gset moved_
+DO $move$
+DECLARE
+    v_from OID := to_regnamespace(current_setting('document_queue.from'));
+    v_stranger TEXT;
+    v_each RECORD;
+BEGIN
+    IF coalesce(
+        obj_description((SELECT oid FROM pg_class WHERE relnamespace = v_from AND relname = '{TOKENS}'), 'pg_class'), ''
+    ) NOT LIKE '{MARK}%' THEN
+        RAISE EXCEPTION 'there is no document queue of the first edition in schema %', current_setting('document_queue.from')
+            USING HINT = 'Name the schema where it lies: -v from=NAME. Its names must be of the language of this file.';
+    END IF;
+    IF to_regnamespace('{SCHEMA}') IS NULL THEN
+        CREATE SCHEMA {SCHEMA};
+        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
+    END IF;
+{OWN_SCHEMA}
+    -- Its functions are known by their setting and their owner: what another role made under one of their names stays behind.
+    FOR v_each IN
+        SELECT oid::REGPROCEDURE AS name
+        FROM pg_proc
+        WHERE
+            pronamespace = v_from
+            AND proowner = (SELECT oid FROM pg_roles WHERE rolname = current_user)
+            AND proconfig = ARRAY['search_path=' || current_setting('document_queue.from') || ', pg_temp']
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = {SCHEMA}, pg_temp', v_each.name);
+        EXECUTE format('ALTER FUNCTION %s SET SCHEMA {SCHEMA}', v_each.name);
+    END LOOP;
+    EXECUTE format('ALTER TYPE %s.{MARKED} SET SCHEMA {SCHEMA}', current_setting('document_queue.from'));
+    FOR v_each IN
+        SELECT oid::REGCLASS AS name, CASE relkind WHEN 'r' THEN 'TABLE' WHEN 'v' THEN 'VIEW' ELSE 'SEQUENCE' END AS kind
+        FROM pg_class
+        WHERE relnamespace = v_from AND relname IN ({names})
+    LOOP
+        EXECUTE format('ALTER %s %s SET SCHEMA {SCHEMA}', v_each.kind, v_each.name);
+    END LOOP;
+    -- The roles that were let in there are let in here.
+    FOR v_each IN
+        SELECT DISTINCT grantee::REGROLE AS name
+        FROM (
+            SELECT proacl FROM pg_proc WHERE pronamespace = to_regnamespace('{SCHEMA}')
+            UNION ALL
+            SELECT relacl FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')
+        ) AS given (rights)
+        CROSS JOIN aclexplode(rights)
+        WHERE grantee <> 0
+    LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA {SCHEMA} TO %s', v_each.name);
+    END LOOP;
+END
+$move$;
+COMMIT;"""
 
 
 def _uninstall(made: Sequence[Statement]) -> str:
@@ -185,6 +340,7 @@ def _uninstall(made: Sequence[Statement]) -> str:
     lines = [
         f"""\
 BEGIN;
+{SAFE_PATH}
 DO $guard$
 BEGIN
     IF obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type') IS DISTINCT FROM '{_mark(made)}' THEN
@@ -213,16 +369,17 @@ COMMIT;""",
     return "\n".join(lines)
 
 
-def _set_apart(title: str, mark: str, text: str) -> str:
+def _set_apart(title: str, mark: str, text: str, options: str = "") -> str:
     """A section that the installation passes over: comments, from which one command makes statements again."""
     lines = [f"{mark} {line}".rstrip() for line in text.splitlines()]
-    return "\n".join([f"-- {title}: sed -n 's/^{mark} //p' protocol.sql | psql -X -v ON_ERROR_STOP=1", *lines])
+    return "\n".join([f"-- {title}: sed -n 's/^{mark} //p' protocol.sql | psql -X -v ON_ERROR_STOP=1{options}", *lines])
 
 
 def _header(names: str) -> str:
     return f"""\
 -- A queue of documents in PostgreSQL 14 or later: claims with a lease and a token, retries, stages of outside calls, an audit.
 -- Names: {names}. Schema: {SCHEMA}. The installing role owns it; it takes CREATE on the database, or an empty schema of that name.
+-- No other role may create in that schema: the file refuses it, and an alert finds a right that was granted later.
 --
 -- Workers must commit synchronously (synchronous_commit on, as it is unless an administrator turned it off for the server, a
 -- database or a role): otherwise a crash of the server takes back a stage that was written before a call, and the document's next
@@ -230,8 +387,15 @@ def _header(names: str) -> str:
 --
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
 --            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
--- Alerts     the lines that begin with --? at the end: three queries; zero rows mean that none of the three is so
+-- Alerts     the lines that begin with --? at the end: four queries; zero rows mean that none of the four is so
+-- Move       the lines that begin with --> at the end: they bring a queue of the first edition here from a schema in which others
+--            may create, as its owner (psql -v from=public); from then on its workers call it by its new schema
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
+--
+-- The audit may belong to another role, so that not even the queue's owner can change what it says. As a superuser:
+--            ALTER TABLE {SCHEMA}.auditoria OWNER TO auditor;
+--            GRANT SELECT, INSERT ON {SCHEMA}.auditoria TO queue_owner WITH GRANT OPTION;
+-- The schema's owner may still drop the table, but nothing less. conectado_como is who was logged in, quem is what a caller said.
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
 -- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. A scheduled job calls recuperar
