@@ -429,12 +429,12 @@ def test_script_10_says_what_it_needs(database: str, copy: Copy) -> None:
 def test_the_functions_are_told_pinned_and_closed(queue: psycopg.Connection) -> None:
     functions = rows(
         queue,
-        "SELECT proname, obj_description(oid, 'pg_proc') IS NOT NULL, proconfig::TEXT,"
+        "SELECT proname, obj_description(oid, 'pg_proc') IS NOT NULL, proconfig[1],"
         " has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE",
     )
     assert len({name for name, *_ in functions}) == len(functions) > 20
     assert {(told, path, public) for _, told, path, public in functions} == {
-        (True, '{"search_path=pg_catalog, pg_temp"}', False)
+        (True, "search_path=pg_catalog, pg_temp", False)
     }
 
 

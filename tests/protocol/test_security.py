@@ -114,7 +114,9 @@ def test_create_granted_later_lets_no_one_run_code_as_the_owner(owner: psycopg.C
     assert sorted(token) == [1, 2, 3, 4, 5]
     assert len(call("renovar", "documento_id", 1, token[1], "2 minutes")) == 1
     for document, stage in ((1, "desconhecido"), (2, "desconhecido")):
-        assert len(call("registrar_etapa", "etapa", document, token[document], stage, None, None, "1 minute", False)) == 1
+        assert (
+            len(call("registrar_etapa", "etapa", document, token[document], stage, None, None, "1 minute", False)) == 1
+        )
     assert len(call("registrar_etapa", "etapa", 1, token[1], "obtido", "R1", None, "1 minute", False)) == 1
     assert len(call("concluir", "status", 1, token[1], "R1")) == 1
     assert len(call("conciliar", "status", 2, token[2], "sem resposta")) == 1

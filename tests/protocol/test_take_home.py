@@ -651,7 +651,7 @@ def test_a_queue_of_another_structure_is_refused_and_stays(
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("INTERVAL '15 minutes'", "INTERVAL '16 minutes'"), ("fila.status = 'falhou'", "fila.status = 'pendente'")],
+    [("* (0.5 + random() / 2)", "* random()"), ("fila.status = 'falhou'", "fila.status = 'pendente'")],
     ids=["function", "view"],
 )
 def test_a_function_or_view_of_another_day_becomes_that_of_today(

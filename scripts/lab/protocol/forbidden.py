@@ -13,7 +13,12 @@ from lab.protocol.permissions import Call
 from lab.server.session import SCHEMA
 
 # By table, a column to change; the clock is the lab's own.
-TABLES = {"fila_documentos": "status", "auditoria": "para", "configuracao": "duracao_maxima", "relogio_do_laboratorio": "adiantado"}
+TABLES = {
+    "fila_documentos": "status",
+    "auditoria": "para",
+    "configuracao": "duracao_maxima",
+    "relogio_do_laboratorio": "adiantado",
+}
 VIEWS = ("situacao", "falhas_por_categoria", "para_pessoas")
 
 FUNCTIONS = """

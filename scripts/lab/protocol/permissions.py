@@ -133,7 +133,14 @@ class _Check:
         for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people):
             with self.undone():
                 outcome()
-        for what in ("fila_documentos", "auditoria", "configuracao", "situacao", "falhas_por_categoria", "para_pessoas"):
+        for what in (
+            "fila_documentos",
+            "auditoria",
+            "configuracao",
+            "situacao",
+            "falhas_por_categoria",
+            "para_pessoas",
+        ):
             self.read("reader", what)
 
     def enqueue(self) -> None:

@@ -25,6 +25,7 @@ TOKENS = "token_reserva_seq"  # the first edition drew its tokens from it
 # While the file is run, nothing that another role made is found before the server's own.
 SAFE_PATH = "SET LOCAL search_path = pg_catalog, pg_temp;"
 ROLES = paths.SQL / "roles.sql"
+PLANS = paths.SQL / "plans.sql"
 ALERTS = paths.SQL / "alerts.sql"
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -123,7 +124,7 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
     pieces = [
         own(_header(names)),
         f"BEGIN;\n\nSET LOCAL client_min_messages = warning;\n{SAFE_PATH}",
-        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made)]),
+        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made), _plans()]),
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
@@ -261,6 +262,12 @@ def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
         for role in chosen:
             yield f"GRANT USAGE ON SCHEMA {SCHEMA}", role
             yield from ((right, role) for right, to in given if to == f"{SCHEMA}_{kind}")
+
+
+def _plans() -> str:
+    """What is set for the functions, as the settings row says."""
+    (statement,) = statements(PLANS.read_text(encoding="utf-8"))
+    return f"{statement.comment}{statement.text};"
 
 
 def _alerts() -> str:
