@@ -10,7 +10,16 @@ import psycopg
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify
+from lab.worker.failures import (
+    Failure,
+    InProgress,
+    NotSent,
+    OddReference,
+    Rejected,
+    Unanswered,
+    classify,
+    classify_of_queue,
+)
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -56,6 +65,11 @@ class Attempts:
             return self._attempt(claim)
         except Unreachable:
             raise
+        except OddReference as odd:
+            # Executed, and known to be: for people, who look it up at the receiver.
+            self._breaker.answered()
+            self._reconcile(claim, odd.failure)
+            return None
         except Exception as error:  # whatever the work raises is a failure of this attempt, not of the worker
             self.give_up(claim, error)
             return None
@@ -70,7 +84,7 @@ class Attempts:
         never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
         try:
             if not (isinstance(error, Rejected) or never_sent) or self._record(claim, "nao_chamado"):
-                self._fail(claim, classify(error))
+                self._fail(claim, classify_of_queue(error) if isinstance(error, psycopg.Error) else classify(error))
         except psycopg.Error as silence:
             # Not even that could be written; the lease will end.
             self._log.failure("unwritten", silence, claim)
@@ -135,9 +149,16 @@ class Attempts:
         return lost
 
     def _confirm(self, claim: Claim, reference: str) -> Done | None:
-        """The result is known: written down first, so that no attempt has to ask again, and then the document is finished."""
-        if not self._record(claim, "obtido", reference):
-            return None
+        """The result is known: written down first, so that no attempt has to ask again, and then the document is finished.
+
+        A stage that the queue refuses to record loses no result: the finish brings the reference, too.
+        """
+        try:
+            if not self._record(claim, "obtido", reference):
+                return None
+        except psycopg.Error as error:
+            self._log.failure("unrecorded", error, claim)
+            return claim, reference
         self._pause("obtained")
         return claim, reference
 
@@ -149,10 +170,11 @@ class Attempts:
         if not self._irreversible:
             self._fail(claim, silence.failure)
             return
-        version = self._queue.reconcile(claim, silence.failure.reason)
-        self.written(
-            claim, "reconciliation", version, category=silence.failure.category, response=silence.failure.response
-        )
+        self._reconcile(claim, silence.failure)
+
+    def _reconcile(self, claim: Claim, failure: Failure) -> None:
+        version = self._queue.reconcile(claim, failure.reason)
+        self.written(claim, "reconciliation", version, category=failure.category, response=failure.response)
 
     def _fail(self, claim: Claim, failure: Failure) -> None:
         ended = self._queue.fail(claim, failure.category, failure.reason)

@@ -1,8 +1,15 @@
-"""What a worker says: one JSON object a line. Never a payload, a reason in words, or a credential."""
+"""What a worker says: one JSON object a line. Never a payload, a reason in words, or a credential.
+
+Lines are written by a thread of their own. Where nothing reads them, or a disk behind them is full, lines are lost, and counted; work
+and heartbeat go on.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import queue
 import sys
 import threading
 from collections.abc import Iterable
@@ -13,6 +20,8 @@ from lab.worker.client import Claim
 from lab.worker.failures import classify
 
 ENCODE = json.JSONEncoder(default=str).encode
+MOST_WAITING = 1_000  # writes that wait for stdout; what comes on top is lost
+LAST_WORDS = 1.0  # seconds that `close` waits for stdout
 
 
 class EventLog:
@@ -20,7 +29,10 @@ class EventLog:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._turn = threading.Lock()
+        self._waiting: queue.Queue[str | None] = queue.Queue(MOST_WAITING)
+        self._lost = 0  # lines
+        self._writer = threading.Thread(target=self._run, name="log", daemon=True)
+        self._writer.start()
 
     def say(self, event: str, **facts: Any) -> None:
         """An event, with its facts; what is None is left out."""
@@ -54,6 +66,37 @@ class EventLog:
         text = "".join(
             ENCODE(head | {name: value for name, value in facts.items() if value is not None}) + "\n" for facts in lines
         )
-        with self._turn:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        try:
+            self._waiting.put_nowait(text)
+        except queue.Full:
+            self._lost += len(lines)
+
+    def close(self) -> None:
+        """Write what is left, if stdout takes it in time; no line may follow."""
+        try:
+            self._waiting.put(None, timeout=LAST_WORDS)
+        except queue.Full:
+            return
+        self._writer.join(LAST_WORDS)
+
+    def _run(self) -> None:
+        while (text := self._waiting.get()) is not None:
+            lost, self._lost = self._lost, 0
+            if lost:
+                text = ENCODE({"event": "lines_lost", "worker": self._worker, "lines": lost}) + "\n" + text
+            try:
+                _put_out(text)
+            except (OSError, ValueError):
+                self._lost += lost + text.count("\n")
+
+
+def _put_out(text: str) -> None:
+    """Write to stdout, past its buffer: what is stuck there would keep the process from ending."""
+    try:
+        number = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        sys.stdout.write(text)
+        return
+    data = text.encode()
+    while data:
+        data = data[os.write(number, data) :]

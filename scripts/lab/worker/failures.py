@@ -78,6 +78,20 @@ class InProgress(Unanswered):
         super().__init__("sistemico", "the receiver is still at it", response)
 
 
+class OddReference(Exception):
+    """The receiver has executed the call, and its reference is none that the queue can keep: a known result, for people.
+
+    `reason` tells the reference, cut short.
+    """
+
+    LONGEST = 60  # characters of it that are told
+
+    def __init__(self, reference: object, response: str | None = None) -> None:
+        told = ascii(reference)[: self.LONGEST]
+        self.failure = Failure("sistemico", f"executed, but its reference cannot be kept: {told}", response)
+        super().__init__(self.failure.reason)
+
+
 class BadDocument(Exception):
     """The document cannot be worked on by any worker; the text says why and quotes nothing of it."""
 
@@ -102,6 +116,12 @@ def classify(error: Exception) -> Failure:
     if isinstance(error, (OSError, http.client.HTTPException)):
         return Failure("conexao", type(error).__name__)
     return Failure("sistemico", type(error).__name__)
+
+
+def classify_of_queue(error: psycopg.Error) -> Failure:
+    """The failure that a refusal by the queue is: this worker's fault or the moment's, never the document's."""
+    failure = classify(error)
+    return failure if failure.category != "conteudo" else Failure("sistemico", failure.reason)
 
 
 def lasts(error: psycopg.Error) -> bool:

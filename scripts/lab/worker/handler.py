@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.worker.failures import BadDocument, InProgress, NotSent, Unanswered, classify, of_status
+from lab.worker.failures import BadDocument, InProgress, NotSent, OddReference, Unanswered, classify, of_status
 
 NFE = "{http://www.portalfiscal.inf.br/nfe}"
 LONGEST_ANSWER = 65_536  # bytes
@@ -45,10 +45,13 @@ class Work(Protocol):
         """What is to be sent. Raises BadDocument, or what `failures.classify` knows."""
 
     def call(self, key: str, content: bytes) -> Answer:
-        """Have it executed. Raises NotSent, Unanswered or Rejected."""
+        """Have it executed. Raises NotSent, Unanswered, Rejected or OddReference."""
 
     def ask(self, key: str) -> str | None:
-        """The reference of what was executed under this key, None if nothing was. Raises Unanswered, InProgress if it is at it."""
+        """The reference of what was executed under this key, None if nothing was.
+
+        Raises Unanswered, OddReference, InProgress if it is at it.
+        """
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,10 @@ def _advice(url: str) -> str:
 
 
 def _reference(answer: dict[str, Any], response: str | None) -> str:
-    """The reference in an answer, if it is one that the queue can keep; raises Unanswered for any other."""
-    reference = answer.get("reference")
-    if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
+    """The reference in an answer; raises Unanswered without one, OddReference for one that the queue cannot keep."""
+    if "reference" not in answer:
         raise Unanswered("sistemico", "an answer without a reference", response)
+    reference = answer["reference"]
+    if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
+        raise OddReference(reference, response)
     return reference

@@ -138,6 +138,7 @@ class Worker:
             self._heartbeat.stop()
             self._queue.close()
             self._log.say("stopped")
+            self._log.close()
 
     def _round(self) -> Found:
         """Claim and work; look for what others left behind when there is nothing to claim, and in time when there always is."""
