@@ -218,7 +218,7 @@ def test_a_known_result_survives_a_lost_commit_of_its_stage(queue_09: str, run: 
             queue_09, "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado' WHERE documento_id = 1"
         )
     )
-    run(pretended, rounds=2)
+    run(pretended)
     assert document(queue_09)[:2] == ("concluido", "obtido")
 
 

@@ -18,10 +18,9 @@ from tests.helpers import execute, fetch
 from tests.worker.pretended import CANARY, NOWHERE, Pretended, Said, claimed
 
 
-def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: str) -> None:
+def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: str, log: EventLog) -> None:
     queue, claim = claimed(queue_09)
     beaten = threading.Semaphore(0)
-    log = EventLog("worker-a")
     log.of = lambda *event, **facts: beaten.release()  # type: ignore[method-assign]
     heartbeat = Heartbeat(Queue(queue_09, "lab/beat"), 0.01, 30, log)
     heartbeat.hold(claim)
@@ -75,29 +74,28 @@ def beating(beats: Any, log: EventLog, *keys: str) -> Heartbeat:
     return heartbeat
 
 
-def test_what_is_lost_is_renewed_no_more() -> None:
+def test_what_is_lost_is_renewed_no_more(log: EventLog) -> None:
     beats = Beats(lost=False, kept=True)
-    heartbeat = beating(beats, EventLog("worker-a"), "lost", "kept")
+    heartbeat = beating(beats, log, "lost", "kept")
     assert beats.thrice.wait(20)
     heartbeat.stop()
     assert beats.counts["lost"] == 1
 
 
 @pytest.mark.parametrize("error", [psycopg.errors.LockNotAvailable(), RuntimeError(CANARY)])
-def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, error: Exception) -> None:
+def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, log: EventLog, error: Exception) -> None:
     beats = Beats(failing=error)
-    heartbeat = beating(beats, EventLog("worker-a"), "failing")
+    heartbeat = beating(beats, log, "failing")
     assert beats.thrice.wait(20)
     heartbeat.stop()
+    log.close()
     ran = said()
     assert ran.of("not_renewed")[2]["error"] == type(error).__name__
     assert CANARY not in ran.text
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_heartbeat_that_has_died_counts_as_a_loss() -> None:
-    log = EventLog("worker-a")
-
+def test_a_heartbeat_that_has_died_counts_as_a_loss(log: EventLog) -> None:
     def broken(*event: object, **facts: object) -> None:
         raise BrokenPipeError
 
@@ -122,10 +120,10 @@ def test_a_row_that_is_locked_does_not_cost_the_others_their_renewals(queue_09: 
     made._queue.close()
 
 
-def test_a_heartbeat_stops_while_the_database_is_away(queue_09: str) -> None:
+def test_a_heartbeat_stops_while_the_database_is_away(queue_09: str, log: EventLog) -> None:
     away = threading.Event()
     queue = Queue(NOWHERE, "lab/beat", lost=lambda kind, error: away.set())
-    heartbeat = beating(queue, EventLog("worker-a"), "kept")
+    heartbeat = beating(queue, log, "kept")
     assert away.wait(20)
     stopping = threading.Thread(target=heartbeat.stop, daemon=True)
     stopping.start()

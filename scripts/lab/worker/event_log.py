@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,8 +32,9 @@ class EventLog:
         self._worker = worker
         self._waiting: queue.Queue[str | None] = queue.Queue(MOST_WAITING)
         self._lost = 0  # lines
-        self._writer = threading.Thread(target=self._run, name="log", daemon=True)
-        self._writer.start()
+        self._over = False
+        self._writer: threading.Thread | None = None
+        self._turn = threading.Lock()
 
     def say(self, event: str, **facts: Any) -> None:
         """An event, with its facts; what is None is left out."""
@@ -66,6 +68,10 @@ class EventLog:
         text = "".join(
             ENCODE(head | {name: value for name, value in facts.items() if value is not None}) + "\n" for facts in lines
         )
+        with self._turn:
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._run, name="log", daemon=True)
+                self._writer.start()
         try:
             self._waiting.put_nowait(text)
         except queue.Full:
@@ -73,21 +79,24 @@ class EventLog:
 
     def close(self) -> None:
         """Write what is left, if stdout takes it in time; no line may follow."""
-        try:
-            self._waiting.put(None, timeout=LAST_WORDS)
-        except queue.Full:
+        if self._writer is None:
             return
-        self._writer.join(LAST_WORDS)
+        self._over = True
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=LAST_WORDS)
+            self._writer.join(LAST_WORDS)
 
     def _run(self) -> None:
         while (text := self._waiting.get()) is not None:
-            lost, self._lost = self._lost, 0
+            lost, self._lost, lines = self._lost, 0, text.count("\n")
             if lost:
                 text = ENCODE({"event": "lines_lost", "worker": self._worker, "lines": lost}) + "\n" + text
             try:
                 _put_out(text)
             except (OSError, ValueError):
-                self._lost += lost + text.count("\n")
+                self._lost += lost + lines
+            if self._over and self._waiting.empty():
+                return
 
 
 def _put_out(text: str) -> None:
