@@ -113,6 +113,16 @@ def worker(
             ),
         ),
     ] = False,
+    named_statements: Annotated[
+        bool | None,
+        typer.Option(
+            "--named-statements/--no-named-statements",
+            help=say(
+                "Whether the server keeps the statements by name (unless a pooler is in between).",
+                "Se o servidor guarda os comandos pelo nome (a menos que haja um pooler no meio).",
+            ),
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help=say("One claim.", "Uma só reserva."))] = False,
     until_empty: Annotated[
         bool,
@@ -165,6 +175,7 @@ def worker(
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),
+        named_statements=named_statements,
     )
     work = PostToReceiver(receiver_url, timeout)
     with ExitStack() as last:

@@ -62,9 +62,9 @@ class SessionPins:
         except psycopg.OperationalError as error:
             raise refusals.unreachable(error) from error
 
-    def open(self, conninfo: str, name: str) -> psycopg.Connection:
+    def open(self, conninfo: str, name: str, kind: type[psycopg.Connection] = psycopg.Connection) -> psycopg.Connection:
         """As `psycopg_connection`, for a caller that waits for a server: raises psycopg.OperationalError if it cannot be reached."""
-        connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
+        connection = kind.connect(_with_options(conninfo, self.options(), name), autocommit=True)
         _pin(connection.pgconn)
         return connection
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lab.base.errors import LabError
@@ -22,6 +24,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, o
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
 # A statement of the protocol takes milliseconds. One that waits longer waits for a session that should not be there.
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
+# The server keeps the statement's; where it says nothing at all, although the network acknowledges what is sent, the client must.
+ANSWER_TIMEOUT, LAST_ANSWER = STATEMENT_TIMEOUT + 5, 5.0  # seconds; LAST_ANSWER once the worker was asked to stop
+# With less than that a commit may be lost though it was reported, and a call be made twice. Anything more is the administrator's choice.
+RAISE_COMMIT = """
+SELECT set_config('synchronous_commit', 'on', FALSE)
+WHERE current_setting('synchronous_commit') IN ('off', 'local')
+"""
+READ_BACK = "SELECT pg_backend_pid(), current_setting('synchronous_commit') IN ('off', 'local')"
 # Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
 PATIENCE = {
     "connect_timeout": "10",
@@ -38,6 +48,34 @@ CLAIM: LiteralString = (
 FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::BIGINT[], %s::BIGINT[], %s::TEXT[], %s)"
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class Silent(psycopg.OperationalError):
+    """The server has said nothing for as long as a call may take."""
+
+
+class _Connection(psycopg.Connection[Row]):
+    """A connection that is closed where an answer takes longer than `patience` says, in seconds, while it is waited for."""
+
+    patience: Callable[[], float] = staticmethod(lambda: ANSWER_TIMEOUT)
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        return super().wait(self._limited(gen), interval, timeout)
+
+    def _limited(self, gen: PQGen[T]) -> PQGen[T]:
+        begun = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() - begun > self.patience():
+                    self.pgconn.finish()
+                    raise Silent("the server says nothing")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
 
 class Unreachable(LabError):
@@ -91,10 +129,12 @@ class Queue:
     Each call is a transaction of its own. One that loses its connection, or a collision with another, is sent again, TRIES times
     in all: an outcome is guarded by its token, so sent twice it finishes nothing twice (a stage is recorded anew, under the next
     version), and what a claim took whose answer was lost is found by its lease. The server parses each statement once a
-    connection. It waits `lock_timeout` seconds for a locked row.
+    connection (`named_statements`; None: unless a pooler is in between). It waits `lock_timeout` seconds for a locked row, and
+    this client `answer_timeout` seconds for a server that says nothing. Commits are durable: synchronous_commit is raised to on
+    where it is off or local. `told` is told of that, and of a pooler.
 
     Each call may raise psycopg.Error, Unreachable once it was told to give up waiting, and LabError if the server turns the login
-    away.
+    away or commits cannot be durable.
     """
 
     def __init__(
@@ -104,6 +144,9 @@ class Queue:
         schema: str = SCHEMA,
         lost: Callable[[str, psycopg.Error], None] | None = None,
         lock_timeout: float | None = None,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        told: Callable[[str], None] | None = None,
+        named_statements: bool | None = None,
     ) -> None:
         theirs = conninfo_to_dict(conninfo)
         ours = {option: value for option, value in PATIENCE.items() if option not in theirs}
@@ -112,6 +155,10 @@ class Queue:
         self._pins = SessionPins(
             statement_timeout=_milliseconds(STATEMENT_TIMEOUT), lock_timeout=_milliseconds(lock_timeout or LOCK_TIMEOUT)
         )
+        self._answer_timeout = answer_timeout
+        self._told = told or (lambda event: None)
+        self._named_statements = named_statements
+        self._prepare = False
         self._schema = schema
         self._lost = lost or (lambda kind, error: None)
         self._given_up = threading.Event()
@@ -244,7 +291,9 @@ class Queue:
             try:
                 # What goes to the server without a Sync in between is one transaction to it.
                 with connection.pipeline() if len(calls) > 1 else nullcontext():
-                    cursors = [connection.execute(self._query(text), values, prepare=True) for text, values in calls]
+                    cursors = [
+                        connection.execute(self._query(text), values, prepare=self._prepare) for text, values in calls
+                    ]
                 return [cursor.fetchall() for cursor in cursors]
             except psycopg.Error as error:
                 if self._together:
@@ -274,7 +323,7 @@ class Queue:
         pause = FIRST_PAUSE
         while self._connection is None or self._connection.closed:
             try:
-                self._connection = self._pins.open(self._conninfo, self._name)
+                self._connection = self._opened()
             except psycopg.OperationalError as error:
                 if turned_away(error):
                     raise _turned_away() from None
@@ -283,6 +332,36 @@ class Queue:
                     raise Unreachable from None
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self._connection
+
+    def _opened(self) -> psycopg.Connection:
+        """A new connection whose commits are durable.
+
+        Raises psycopg.OperationalError if the server is away, LabError if what stands in between does not let commits be so.
+        """
+        connection = self._pins.open(self._conninfo, self._name, _Connection)
+        assert isinstance(connection, _Connection)
+        connection.patience = lambda: LAST_ANSWER if self._given_up.is_set() else self._answer_timeout
+        if connection.execute(RAISE_COMMIT).fetchone():
+            self._told("synchronous_commit_raised")
+        process, fleeting = connection.execute(READ_BACK).fetchone() or (0, True)
+        if fleeting:
+            connection.close()
+            raise LabError(
+                say(
+                    "synchronous_commit cannot be raised to on here: is there a pooler in between that drops settings? Set it for the"
+                    " account: ALTER ROLE … SET synchronous_commit = on;",
+                    "Não dá para elevar synchronous_commit para on aqui: há no meio um pooler que descarta configurações? Defina na"
+                    " conta: ALTER ROLE … SET synchronous_commit = on;",
+                )
+            )
+        # Behind a pooler the process that answers is not the one that was connected to: statements that are prepared there under a
+        # name may be another client's.
+        pooled = process != connection.info.backend_pid
+        if pooled:
+            self._told("pooler")
+        self._prepare = not pooled if self._named_statements is None else self._named_statements
+        connection.prepare_threshold = 5 if self._prepare else None
+        return connection
 
 
 def _milliseconds(seconds: float) -> str:

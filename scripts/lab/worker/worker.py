@@ -26,6 +26,7 @@ from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
 LOOKS_FOR_SIGNALS = 0.2  # seconds between two
+LEAST_PATIENCE = 1.0  # seconds that the heartbeat gives a server that says nothing
 
 
 class Found(Enum):
@@ -45,6 +46,7 @@ class Options:
     receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people. rounds:
     how many claims at most (None: no end). until_empty: end when no document (of the tenant) is due or put off; one in other
     hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once.
+    named_statements: whether the server keeps the statements by name (None: unless a pooler is in between).
 
     Raises LabError for a beat that would come too late for the lease.
     """
@@ -60,6 +62,7 @@ class Options:
     rounds: int | None = None
     until_empty: bool = False
     stop_at: StopAt | None = None
+    named_statements: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds_between_beats < self.lease:
@@ -291,7 +294,22 @@ def make(conninfo: str, work: Work, options: Options, schema: str = SCHEMA) -> W
     """A worker on the queue in `schema`, with its connections: one for its statements, one for the heartbeat."""
     log = EventLog(options.name)
     beat = options.seconds_between_beats
-    queue = Queue(conninfo, f"lab/{options.name}", schema, log.failure)
-    beats = Queue(conninfo, f"lab/{options.name}/heartbeat", schema, log.failure, lock_timeout=beat / 10)
+    queue = Queue(
+        conninfo,
+        f"lab/{options.name}",
+        schema,
+        log.failure,
+        told=log.say,
+        named_statements=options.named_statements,
+    )
+    beats = Queue(
+        conninfo,
+        f"lab/{options.name}/heartbeat",
+        schema,
+        log.failure,
+        lock_timeout=beat / 10,
+        answer_timeout=max(beat, LEAST_PATIENCE),
+        named_statements=options.named_statements,
+    )
     heartbeat = Heartbeat(beats, beat, options.lease, log)
     return Worker(queue, heartbeat, work, options, log)
