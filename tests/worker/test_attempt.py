@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 import psycopg
 import pytest
 
+from lab.base import paths
 from lab.worker import worker
 from lab.worker.client import Queue
 from lab.worker.failures import InProgress, NotSent, OddReference, Rejected, Unanswered
@@ -262,3 +266,21 @@ def test_a_reference_that_cannot_be_kept_is_a_result_for_people(
     assert ran.names()[-1] == "reconciliation"
     ((reason,),) = fetch(queue_09, "SELECT ultimo_erro FROM sql_semana_12.fila_documentos WHERE documento_id = 1")
     assert "cannot be kept" in str(reason) and len(str(reason)) < 120
+
+
+@pytest.mark.parametrize("language", ["", "pt/"])
+def test_after_a_restore_the_pages_statement_keeps_calls_from_being_made_twice(
+    queue_09: str, run: Run, language: str
+) -> None:
+    """What was executed after the backup stands at nao_chamado again: without a word of doubt it would be called once more."""
+    page = (paths.ROOT / f"docs/{language}restoring.md").read_text(encoding="utf-8")
+    statements = [textwrap.dedent(block) for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL)]
+    assert len(statements) == 2
+    execute(queue_09, "".join(statements))
+    pretended = Pretended(known={f"padrao/NFE-000{number}": f"R-{number}" for number in (1, 2, 3)})
+    run(pretended, rounds=4)
+    assert (pretended.asked, pretended.called) == (
+        [f"padrao/NFE-000{number}" for number in (1, 2, 3, 4)],
+        ["padrao/NFE-0004"],
+    )
+    assert document(queue_09, 4)[:2] == ("concluido", "obtido")
