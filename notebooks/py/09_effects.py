@@ -108,8 +108,9 @@ nb.claim("09_exhausted", exhausted)
 nb.table(exhausted, "c_reads")
 
 # %% [markdown] lang="en"
-# **Why.** "No attempt left" says nothing about the world outside; the stage does. What was never called may fail, what has its
-# result is finished, and of the one between the two only the receiver knows, so people have to ask.
+# **Why.** "No attempt left" says nothing about the world outside; the stage does. What was never called may fail; what has its
+# result is finished, since its worker said that the call was all there was to do (`p_chamada_basta`); and of the one between the two
+# only the receiver knows, so people have to ask.
 #
 # ## Now real ones are killed
 # Four documents, a receiver in a process of its own with a ledger of its own, and workers (`./lab worker`) that are killed with
@@ -117,8 +118,9 @@ nb.table(exhausted, "c_reads")
 # A worker is killed after its call. How many effects does the receiver execute for the four documents?
 
 # %% [markdown] lang="pt"
-# **Por quê.** "Sem tentativas" não diz nada sobre o mundo externo; quem diz é a etapa. O que nunca foi chamado pode falhar, o
-# que já tem o resultado é concluído, e do que está entre os dois só o receptor sabe: uma pessoa precisa perguntar.
+# **Por quê.** "Sem tentativas" não diz nada sobre o mundo externo; quem diz é a etapa. O que nunca foi chamado pode falhar; o
+# que já tem o resultado é concluído, porque o worker disse que a chamada era tudo o que havia a fazer (`p_chamada_basta`); e do que
+# está entre os dois só o receptor sabe: uma pessoa precisa perguntar.
 #
 # ## Agora, workers de verdade são mortos
 # Quatro documentos, um receptor em processo próprio, com registro próprio, e workers (`./lab worker`) mortos com SIGKILL nos
