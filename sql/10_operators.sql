@@ -672,6 +672,7 @@ COMMENT ON VIEW sql_semana_12.falhas_por_categoria IS
 'One row for each class of failure: attempts that ended so, how many were put back, how many ended their document without a '
 'result, and when the last one was. Zero rows: none has failed.';
 
+\ir comments.sql
 \ir plans.sql
 
 COMMIT;

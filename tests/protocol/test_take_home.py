@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from lab.base import paths, wait
 from lab.base.errors import LabError
 from lab.protocol import forbidden, grants, permissions, source, take_home
 from lab.server import psql, schema
@@ -338,11 +346,11 @@ def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Hom
     execute(home.owner, f'GRANT CREATE ON SCHEMA "{home.schema}" TO "{role("worker")}", PUBLIC')
     told = [home.fetch("owner", question) for question in filter(str.strip, alerts.split(";")[1:])]
     assert [len(rows) for rows in told] == [1, 1, 1, 2]
-    (orphans, overdue), (wait,), reconciled = (rows[0] for rows in told[:3])
+    (orphans, overdue), (waited,), reconciled = (rows[0] for rows in told[:3])
     assert set(told[3]) == {(role("worker"),), ("PUBLIC",)}
     assert orphans == 3, "three whose lease has ended, and three workers that live"
-    for time in (overdue, wait):
-        assert isinstance(time, timedelta) and timedelta(minutes=59) < time < timedelta(minutes=61)
+    for late in (overdue, waited):
+        assert isinstance(late, timedelta) and timedelta(minutes=59) < late < timedelta(minutes=61)
     assert reconciled == (2, 7)
 
 
@@ -918,3 +926,94 @@ def test_the_command_prints_it() -> None:
     done = run_lab("protocol", "--names", "en", "--schema", "work", "--worker", 'a"b', "--worker", "c")
     assert done.stdout == take_home.protocol("en", "work", {"worker": ['a"b', "c"]})
     assert 'TO "a""b";' in done.stdout
+
+
+def test_every_column_says_what_it_is_for(plain: dict[str, str]) -> None:
+    """One who reads only the file has to be able to write a worker."""
+    home = installed(plain, "pt", "fila")
+    silent = home.fetch(
+        "owner",
+        "SELECT relname, attname FROM pg_attribute INNER JOIN pg_class ON pg_class.oid = attrelid"
+        " WHERE relnamespace = 'fila'::REGNAMESPACE AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
+        " AND col_description(attrelid, attnum) IS NULL",
+    )
+    assert silent == []
+    states = (
+        "SELECT (regexp_matches(pg_get_constraintdef(oid), '''(\\w+)''', 'g'))[1] FROM pg_constraint"
+        " WHERE conrelid = 'fila.fila_documentos'::REGCLASS AND conname LIKE %s"
+    )
+    for column in ("status", "etapa", "categoria_erro"):
+        words = [str(word) for (word,) in home.fetch("owner", states, f"%_{column}_check")]
+        ((told,),) = home.fetch(
+            "owner",
+            "SELECT col_description(attrelid, attnum) FROM pg_attribute"
+            " WHERE attrelid = 'fila.fila_documentos'::REGCLASS AND attname = %s",
+            column,
+        )
+        assert words and [word for word in words if f"{word}:" not in str(told)] == []
+
+
+# A worker that was written from the file's comments alone
+
+
+class Careless(BaseHTTPRequestHandler):
+    """A receiver that knows no keys: it executes whatever comes, and cannot be asked."""
+
+    executed: ClassVar[list[str]]
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        time.sleep(0.005)
+        self.executed.append(content)
+        time.sleep(0.005)
+        with suppress(OSError):
+            self.send_response(201)
+            self.end_headers()
+            self.wfile.write(f"R-{len(self.executed)}".encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_the_reference_worker_is_killed_and_nothing_is_executed_twice(plain: dict[str, str]) -> None:
+    """300 documents, ten kills, no key at the receiver: each is executed once and finished, or for people to look up."""
+    home = installed(plain, "pt", "fila")
+    home.fetch(
+        "owner",
+        "SELECT count(novo) FROM generate_series(1, 300) AS n,"
+        " fila.enfileirar('K' || n, 'k.xml', xmlparse(DOCUMENT '<n>' || n || '</n>'))",
+    )
+    script = paths.ROOT / "docs" / "worker.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) <= 80
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), type("Receiver", (Careless,), {"executed": []}))
+    executed: list[str] = receiver.RequestHandlerClass.executed  # type: ignore[attr-defined]
+    serving = threading.Thread(target=receiver.serve_forever)
+    serving.start()
+    command = [sys.executable, str(script), plain["worker"], f"http://127.0.0.1:{receiver.server_port}/"]
+    workers = [subprocess.Popen(command, env=os.environ | {"LEASE": "1"}) for _ in range(2)]
+    dice = random.Random(9)
+    left = "SELECT count(*) FROM fila.fila_documentos WHERE status IN ('pendente', 'processando')"
+    try:
+        for kill in range(10):
+            assert wait.until(lambda kill=kill: len(executed) > 20 * kill, 30)  # type: ignore[misc]
+            time.sleep(dice.uniform(0, 0.02))  # where in its work it is hit
+            workers[kill % 2].kill()
+            workers[kill % 2].wait()
+            workers[kill % 2] = subprocess.Popen(command, env=os.environ | {"LEASE": "1"})
+        assert wait.until(lambda: home.fetch("owner", left) == [(0,)], 60)
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait(10) for worker in workers] == [0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        receiver.shutdown()
+        serving.join()
+        receiver.server_close()
+    rows = home.fetch("owner", "SELECT conteudo_xml::TEXT, status FROM fila.fila_documentos")
+    ended = {str(content): status for content, status in rows}
+    assert len(executed) == len(set(executed)), "executed twice"
+    finished = {content for content, status in ended.items() if status == "concluido"}
+    for_people = {content for content, status in ended.items() if status == "conciliacao"}
+    assert finished | for_people == set(ended) and len(ended) == 300
+    assert finished <= set(executed) and len(for_people) <= 10

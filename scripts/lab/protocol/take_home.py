@@ -25,7 +25,7 @@ TOKENS = "token_reserva_seq"  # the first edition drew its tokens from it
 # While the file is run, nothing that another role made is found before the server's own.
 SAFE_PATH = "SET LOCAL search_path = pg_catalog, pg_temp;"
 ROLES = paths.SQL / "roles.sql"
-PLANS = paths.SQL / "plans.sql"
+INCLUDED = (paths.SQL / "comments.sql", paths.SQL / "plans.sql")
 ALERTS = paths.SQL / "alerts.sql"
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -124,7 +124,7 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
     pieces = [
         own(_header(names)),
         f"BEGIN;\n\nSET LOCAL client_min_messages = warning;\n{SAFE_PATH}",
-        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made), _plans()]),
+        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made), *_included()]),
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
@@ -264,10 +264,10 @@ def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
             yield from ((right, role) for right, to in given if to == f"{SCHEMA}_{kind}")
 
 
-def _plans() -> str:
-    """What is set for the functions, as the settings row says."""
-    (statement,) = statements(PLANS.read_text(encoding="utf-8"))
-    return f"{statement.comment}{statement.text};"
+def _included() -> Iterator[str]:
+    """What every column is for, and what is set for the functions, as the settings row says."""
+    for path in INCLUDED:
+        yield "\n".join(map(_repeatable, statements(path.read_text(encoding="utf-8"))))
 
 
 def _alerts() -> str:
@@ -406,7 +406,13 @@ def _header(names: str) -> str:
 --
 -- A worker calls, each in a short transaction: reservar, then works, calling renovar before its lease ends, then concluir (for
 -- a batch: concluir_lote), falhar or conciliar, always with the token that reservar gave it. A scheduled job calls recuperar
--- from time to time. COMMENTs say the rest."""
+-- from time to time. COMMENTs say the rest.
+--
+-- A call to the outside has its stage written before it: registrar_etapa with desconhecido, which must give a row, or there must
+-- be no call; then the call, which must end before the reservado_ate of that row; then concluir with the receiver's reference. A
+-- document that reservar gives with etapa desconhecido may have been called: ask the receiver by chave_operacao, and finish with
+-- its reference; if it knows nothing of it, registrar_etapa with nao_chamado; if it cannot be asked, conciliar. One with etapa
+-- obtido or confirmando has its result: concluir."""
 
 
 def _translated(text: str, names: str) -> str:
