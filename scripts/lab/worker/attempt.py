@@ -10,7 +10,7 @@ import psycopg
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify
+from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify, of_protocol, unfit
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -60,8 +60,11 @@ class Attempts:
             self.give_up(claim, error)
             return None
 
-    def give_up(self, claim: Claim, error: Exception) -> None:
-        """Write down that the attempt has failed, and whether it is known that nothing was executed."""
+    def give_up(self, claim: Claim, error: Exception, failure: Failure | None = None) -> None:
+        """Write down that the attempt has failed, and whether it is known that nothing was executed.
+
+        failure: what it is, if not what the error says of itself.
+        """
         if isinstance(error, Unanswered):
             self._breaker.unanswered(claim.key, error)
         elif isinstance(error, Rejected):
@@ -70,7 +73,7 @@ class Attempts:
         never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
         try:
             if not (isinstance(error, Rejected) or never_sent) or self._record(claim, "nao_chamado"):
-                self._fail(claim, classify(error))
+                self._fail(claim, failure or classify(error))
         except psycopg.Error as silence:
             # Not even that could be written; the lease will end.
             self._log.failure("unwritten", silence, claim)
@@ -136,7 +139,15 @@ class Attempts:
 
     def _confirm(self, claim: Claim, reference: str) -> Done | None:
         """The result is known: written down first, so that no attempt has to ask again, and then the document is finished."""
-        if not self._record(claim, "obtido", reference):
+        if why := unfit(reference):
+            self._reconcile(claim, Failure("sistemico", why))
+            return None
+        try:
+            if not self._record(claim, "obtido", reference):
+                return None
+        except psycopg.Error as error:
+            # Executed: whatever refuses to have it written down, the document is not at fault.
+            self.give_up(claim, error, of_protocol(error))
             return None
         self._pause("obtained")
         return claim, reference
@@ -149,10 +160,11 @@ class Attempts:
         if not self._irreversible:
             self._fail(claim, silence.failure)
             return
-        version = self._queue.reconcile(claim, silence.failure.reason)
-        self.written(
-            claim, "reconciliation", version, category=silence.failure.category, response=silence.failure.response
-        )
+        self._reconcile(claim, silence.failure)
+
+    def _reconcile(self, claim: Claim, failure: Failure) -> None:
+        version = self._queue.reconcile(claim, failure.reason)
+        self.written(claim, "reconciliation", version, category=failure.category, response=failure.response)
 
     def _fail(self, claim: Claim, failure: Failure) -> None:
         ended = self._queue.fail(claim, failure.category, failure.reason)

@@ -24,7 +24,10 @@ LONGEST_ID = 64  # characters, as escaped
 
 @dataclass(frozen=True)
 class Answer:
-    """What the receiver answers to a call: its reference, and whether it had executed the key before."""
+    """What the receiver answers to a call: its reference, and whether it had executed the key before.
+
+    A reference that the queue cannot keep (blank, unprintable, more than 200 characters) is a result all the same, for people.
+    """
 
     reference: str
     repeated: bool = False
@@ -169,8 +172,8 @@ def _advice(url: str) -> str:
 
 
 def _reference(answer: dict[str, Any], response: str | None) -> str:
-    """The reference in an answer, if it is one that the queue can keep; raises Unanswered for any other."""
+    """The reference in an answer, fit to be kept or not; raises Unanswered where there is none."""
     reference = answer.get("reference")
-    if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
+    if not isinstance(reference, str):
         raise Unanswered("sistemico", "an answer without a reference", response)
     return reference

@@ -21,7 +21,7 @@ from lab.worker.attempt import StopAt as StopAt
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import lasts
+from lab.worker.failures import lasts, of_protocol
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -223,7 +223,7 @@ class Worker:
                 try:
                     self._attempts.written(claim, "finished", self._queue.finish(claim, reference))
                 except psycopg.Error as error:
-                    self._attempts.give_up(claim, error)
+                    self._attempts.give_up(claim, error, of_protocol(error))
             self._let_go()
 
     def _finished(self, versions: list[int | None]) -> None:
