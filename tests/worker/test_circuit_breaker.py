@@ -93,10 +93,12 @@ def test_a_rest_grows_up_to_its_longest_and_an_answer_ends_it(said: Said) -> Non
     gone = NotSent("conexao", "x")
     stopping = threading.Event()
     pretended = Pretended(asking_raises=gone)
-    breaker = CircuitBreaker(pretended, 2.0, EventLog("worker-a"))
+    log = EventLog("worker-a")
+    breaker = CircuitBreaker(pretended, 2.0, log)
     stopping.wait = lambda seconds: len(pretended.asked) == 4  # type: ignore[assignment, method-assign, misc]
     breaker.unanswered("k", gone)
     breaker.wait(stopping)
+    log.close()
     seconds = [event["seconds"] for event in said().of("resting")]
     assert all(most / 2 <= each <= most for each, most in zip(seconds, (0.5, 1, 2, 2, 2), strict=True))
     assert (breaker.is_open, breaker.is_half_open) == (False, True)

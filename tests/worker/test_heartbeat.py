@@ -86,9 +86,11 @@ def test_what_is_lost_is_renewed_no_more() -> None:
 @pytest.mark.parametrize("error", [psycopg.errors.LockNotAvailable(), RuntimeError(CANARY)])
 def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, error: Exception) -> None:
     beats = Beats(failing=error)
-    heartbeat = beating(beats, EventLog("worker-a"), "failing")
+    log = EventLog("worker-a")
+    heartbeat = beating(beats, log, "failing")
     assert beats.thrice.wait(20)
     heartbeat.stop()
+    log.close()
     ran = said()
     assert ran.of("not_renewed")[2]["error"] == type(error).__name__
     assert CANARY not in ran.text

@@ -138,6 +138,7 @@ class Worker:
             self._heartbeat.stop()
             self._queue.close()
             self._log.say("stopped")
+            self._log.close()
 
     def _round(self) -> Found:
         """Claim and work; look for what others left behind when there is nothing to claim, and in time when there always is."""
@@ -241,6 +242,7 @@ class Worker:
             return
         self._stop_at = None
         self._log.say("at", point=here)
+        self._log.flush()
         sys.stdin.readline()
 
 
