@@ -131,6 +131,16 @@ def worker(
             ),
         ),
     ] = None,
+    pooled: Annotated[
+        bool | None,
+        typer.Option(
+            "--pooled/--not-pooled",
+            help=say(
+                "A pooler chooses the session of each transaction (otherwise it is looked for).",
+                "Um pooler escolhe a sessão de cada transação (senão, o worker procura saber).",
+            ),
+        ),
+    ] = None,
     schema_: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +175,7 @@ def worker(
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),
+        pooled=pooled,
     )
     work = PostToReceiver(receiver_url, timeout)
     with ExitStack() as last:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -16,12 +17,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.server.session import SCHEMA, SessionPins
+from lab.worker.deadline import Deadline
 from lab.worker.failures import classify, turned_away
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, or to send a statement
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
 # A statement of the protocol takes milliseconds. One that waits longer waits for a session that should not be there.
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
+DEADLINE = STATEMENT_TIMEOUT + 5  # seconds, by this process's clock: the server says first what it has stopped
 # Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
 PATIENCE = {
     "connect_timeout": "10",
@@ -36,6 +39,20 @@ CLAIM: LiteralString = (
     " conteudo_xml::TEXT FROM {}.reservar(%s, %s, make_interval(secs => %s), %s)"
 )
 FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::BIGINT[], %s::BIGINT[], %s::TEXT[], %s)"
+
+# Set anew in each transaction where the session is a pooler's, and the next transaction has another one.
+OF_A_TRANSACTION = ("lock_timeout", "statement_timeout", "TimeZone", "DateStyle", "IntervalStyle", "xmloption")
+# A claim or a stage whose commit the server may lose is a second call. Stronger than on is the administrator's choice.
+RAISED: LiteralString = (
+    "set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'"
+    " ELSE current_setting('synchronous_commit') END, {})"
+)
+LOOK: LiteralString = (
+    "SELECT pg_backend_pid(), current_setting('search_path'), current_setting('synchronous_commit'), "
+    + RAISED.format("FALSE")
+)
+
+REFUSES_OPTIONS = "unsupported startup parameter: options"
 
 Row = tuple[Any, ...]
 
@@ -90,8 +107,6 @@ class Queue:
 
     Each call is a transaction of its own. One that loses its connection, or a collision with another, is sent again, TRIES times
     in all: an outcome is guarded by its token, so sent twice it finishes nothing twice (a stage is recorded anew, under the next
-    version), and what a claim took whose answer was lost is found by its lease. The server parses each statement once a
-    connection. It waits `lock_timeout` seconds for a locked row.
 
     Each call may raise psycopg.Error, Unreachable once it was told to give up waiting, and LabError if the server turns the login
     away.
@@ -104,6 +119,10 @@ class Queue:
         schema: str = SCHEMA,
         lost: Callable[[str, psycopg.Error], None] | None = None,
         lock_timeout: float | None = None,
+        *,
+        deadline: float = DEADLINE,
+        pooled: bool | None = None,
+        told: Callable[..., None] = lambda event, **facts: None,
     ) -> None:
         theirs = conninfo_to_dict(conninfo)
         ours = {option: value for option, value in PATIENCE.items() if option not in theirs}
@@ -119,6 +138,11 @@ class Queue:
         self._together = False
         self._queries: dict[str, bytes] = {}
         self._sent_again = False
+        self._deadline = Deadline(deadline)
+        self._wants_pooled = pooled
+        self._pooled = False
+        self._told = told
+        self._said: set[str] = set()
 
     @property
     def sent_again(self) -> bool:
@@ -128,9 +152,11 @@ class Queue:
     def give_up_waiting(self) -> None:
         """From now on a lost connection raises Unreachable instead of being waited for."""
         self._given_up.set()
+        self._deadline.hurry()
 
     def close(self) -> None:
         """Close the connection."""
+        self._deadline.close()
         if self._connection is not None:
             self._connection.close()
 
@@ -139,9 +165,20 @@ class Queue:
         """A transaction around several calls and what the block writes itself; if its connection is lost, so is all of it."""
         connection = self._connected()
         self._together = True
+        transaction = connection.transaction()
         try:
-            with connection.transaction():
+            with self._deadline.over(connection.fileno()):
+                transaction.__enter__()
+                if self._pooled:
+                    connection.execute(self._settings())
+            try:
                 yield connection
+            except BaseException:
+                with self._over(connection):
+                    transaction.__exit__(*sys.exc_info())
+                raise
+            with self._over(connection):
+                transaction.__exit__(None, None, None)
         finally:
             self._together = False
 
@@ -242,9 +279,16 @@ class Queue:
         while True:
             connection = self._connected()
             try:
+                settings = self._pooled and not self._together
                 # What goes to the server without a Sync in between is one transaction to it.
-                with connection.pipeline() if len(calls) > 1 else nullcontext():
-                    cursors = [connection.execute(self._query(text), values, prepare=True) for text, values in calls]
+                together = connection.pipeline() if len(calls) > 1 or settings else nullcontext()
+                with self._over(connection), together:
+                    if settings:
+                        connection.execute(self._settings(), prepare=False)
+                    cursors = [
+                        connection.execute(self._query(text), values, prepare=not self._pooled)
+                        for text, values in calls
+                    ]
                 return [cursor.fetchall() for cursor in cursors]
             except psycopg.Error as error:
                 if self._together:
@@ -255,6 +299,8 @@ class Queue:
                 if connection.closed:
                     self._lost("database_lost", error)
                     self._sent_again = True
+                    if self._deadline.passed and self._given_up.is_set():
+                        raise Unreachable from None
                 elif classify(error).category == "impasse":
                     # It is rolled back already: this is a new transaction with a new snapshot.
                     self._lost("collision", error)
@@ -269,20 +315,56 @@ class Queue:
             self._queries[statement] = sql.SQL(statement).format(sql.Identifier(self._schema)).as_bytes()
         return self._queries[statement]
 
+    def _over(self, connection: psycopg.Connection) -> AbstractContextManager[None]:
+        """The deadline over calls on this connection; none if it is lost, which the call will say."""
+        return nullcontext() if connection.closed else self._deadline.over(connection.fileno())
+
     def _connected(self) -> psycopg.Connection:
         """The connection, made anew if it was lost."""
         pause = FIRST_PAUSE
         while self._connection is None or self._connection.closed:
             try:
-                self._connection = self._pins.open(self._conninfo, self._name)
+                connection = self._pins.open(self._conninfo, self._name, self._deadline.over)
+                self._connection = connection  # from now on `close` closes it
+                with self._deadline.over(connection.fileno()):
+                    self._look_at(connection)
             except psycopg.OperationalError as error:
+                if self._connection is not None:
+                    self._connection.close()
                 if turned_away(error):
                     raise _turned_away() from None
+                if REFUSES_OPTIONS in str(error):
+                    raise _refuses_options() from None
                 self._lost("database_away", error)
                 if self._given_up.wait(pause):
                     raise Unreachable from None
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self._connection
+
+    def _look_at(self, connection: psycopg.Connection) -> None:
+        """See through what the connection goes, and have its commits last."""
+        row = connection.execute(LOOK, prepare=False).fetchone()
+        assert row is not None
+        backend, path, found, now = row
+        looks_pooled = backend != connection.info.backend_pid or path != self._pins.settings()["search_path"]
+        self._pooled = looks_pooled if self._wants_pooled is None else self._wants_pooled
+        if self._pooled:
+            connection.prepare_threshold = None
+            self._tell("pooled")
+        if found != now:
+            self._tell("synchronous_commit", found=found, now=now)
+
+    def _tell(self, event: str, **facts: str) -> None:
+        """Say it once, not at each connection."""
+        if event not in self._said:
+            self._said.add(event)
+            self._told(event, **facts)
+
+    def _settings(self) -> sql.Composed:
+        """The statement that gives the transaction its settings, where a session keeps none."""
+        pins = self._pins.settings()
+        pairs = [sql.SQL("set_config({}, {}, TRUE)").format(name, pins[name]) for name in OF_A_TRANSACTION]
+        return sql.SQL("SELECT {}").format(sql.SQL(", ").join([*pairs, sql.SQL(RAISED.format("TRUE"))]))
 
 
 def _milliseconds(seconds: float) -> str:
@@ -294,6 +376,17 @@ def _turned_away() -> LabError:
         say(
             "The server turns the worker's login away: check user, password and database in the connection string.",
             "O servidor recusa o login do worker: confira usuário, senha e banco na string de conexão.",
+        )
+    )
+
+
+def _refuses_options() -> LabError:
+    return LabError(
+        say(
+            "A pooler in front of the server refuses the settings of a session. Have it pass over them (PgBouncer:"
+            " ignore_startup_parameters = options), or connect to the server itself.",
+            "Um pooler na frente do servidor recusa as configurações da sessão. Faça-o ignorá-las (PgBouncer:"
+            " ignore_startup_parameters = options) ou conecte-se direto ao servidor.",
         )
     )
 

@@ -19,12 +19,13 @@ from lab.worker.attempt import STOPS as STOPS
 from lab.worker.attempt import Attempts
 from lab.worker.attempt import StopAt as StopAt
 from lab.worker.circuit_breaker import CircuitBreaker
-from lab.worker.client import Claim, Done, Queue, Unreachable
+from lab.worker.client import DEADLINE, Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
 from lab.worker.failures import lasts, of_protocol
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
+SHORTEST_DEADLINE = 1.0  # seconds
 LOOKS_FOR_SIGNALS = 0.2  # seconds between two
 
 
@@ -44,7 +45,8 @@ class Options:
     seconds between renewals (None: a third of the lease; 0: none). longest_pause: seconds at most between two looks at a
     receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people. rounds:
     how many claims at most (None: no end). until_empty: end when no document (of the tenant) is due or put off; one in other
-    hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once.
+    hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once. pooled:
+    see Queue.
 
     Raises LabError for a beat that would come too late for the lease.
     """
@@ -60,6 +62,7 @@ class Options:
     rounds: int | None = None
     until_empty: bool = False
     stop_at: StopAt | None = None
+    pooled: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds_between_beats < self.lease:
@@ -292,7 +295,16 @@ def make(conninfo: str, work: Work, options: Options, schema: str = SCHEMA) -> W
     """A worker on the queue in `schema`, with its connections: one for its statements, one for the heartbeat."""
     log = EventLog(options.name)
     beat = options.seconds_between_beats
-    queue = Queue(conninfo, f"lab/{options.name}", schema, log.failure)
-    beats = Queue(conninfo, f"lab/{options.name}/heartbeat", schema, log.failure, lock_timeout=beat / 10)
+    queue = Queue(conninfo, f"lab/{options.name}", schema, log.failure, pooled=options.pooled, told=log.say)
+    beats = Queue(
+        conninfo,
+        f"lab/{options.name}/heartbeat",
+        schema,
+        log.failure,
+        lock_timeout=beat / 10,
+        # One that is not answered leaves the next beats their time.
+        deadline=min(DEADLINE, max(beat, SHORTEST_DEADLINE)),
+        pooled=options.pooled,
+    )
     heartbeat = Heartbeat(beats, beat, options.lease, log)
     return Worker(queue, heartbeat, work, options, log)
