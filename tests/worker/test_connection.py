@@ -154,7 +154,7 @@ def test_a_beat_that_is_not_answered_is_followed_by_another(line: Line, said: Sa
     line.silent = True
     made._heartbeat._queue._lost = lambda kind, error: setattr(line, "silent", False)
     renewed = threading.Event()
-    made._heartbeat._log.of = lambda claim, event, **facts: renewed.set() if event == "renewed" else None  # type: ignore[method-assign]
+    made._heartbeat._log.each = lambda event, claims: renewed.set() if event == "renewed" else None  # type: ignore[method-assign]
     made._heartbeat.start()
     assert renewed.wait(20)
     made._heartbeat.stop()

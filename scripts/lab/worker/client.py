@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -55,6 +55,7 @@ LOOK: LiteralString = (
 REFUSES_OPTIONS = "unsupported startup parameter: options"
 
 Row = tuple[Any, ...]
+Renewal = Literal["renovada", "recusada", "ocupada"]
 
 
 class Unreachable(LabError):
@@ -186,14 +187,18 @@ class Queue:
         """Claim up to `batch` due documents for `lease` seconds."""
         return [Claim(*row) for row in self._rows(CLAIM, [worker, batch, lease, tenant])]
 
-    def renew(self, claim: Claim, lease: float) -> bool:
-        """Move the deadline; False if the document is no longer this worker's, or its time is up."""
-        return bool(
-            self._rows(
-                "SELECT documento_id FROM {}.renovar(%s, %s, make_interval(secs => %s), %s)",
-                [claim.document, claim.token, lease, claim.tenant],
-            )
+    def renew(self, claims: Sequence[Claim], lease: float) -> list[Renewal]:
+        """Move the deadlines in one statement; what became of each, in the order of `claims`."""
+        rows = self._rows(
+            "SELECT documento_id, resultado FROM {}.renovar_lote(%s::BIGINT[], %s::BIGINT[], make_interval(secs => %s), %s)",
+            [[claim.document for claim in claims], [claim.token for claim in claims], lease, _tenant(claims)],
         )
+        results: dict[int, Renewal] = dict(rows)
+        return [results[claim.document] for claim in claims]
+
+    def give_back(self, claim: Claim) -> int | None:
+        """Give back what was not begun, in general without an attempt charged; the new version, None if it is not this worker's."""
+        return self._version("SELECT versao FROM {}.devolver(%s, %s, %s)", [claim.document, claim.token, claim.tenant])
 
     def record(self, claim: Claim, stage: str, reference: str | None, lease: float) -> int | None:
         """Record the stage and renew for `lease` seconds; the new version, None if the document is no longer this worker's.
@@ -392,15 +397,20 @@ def _refuses_options() -> LabError:
 
 
 def _batch(done: Sequence[Done]) -> list[object]:
-    """The arguments of `FINISH`. Its tenant is null, which is any, unless it is the same for all."""
+    """The arguments of `FINISH`."""
     references = [reference for _, reference in done]
-    tenants = {claim.tenant for claim, _ in done}
     return [
         [claim.document for claim, _ in done],
         [claim.token for claim, _ in done],
         references if any(references) else None,
-        tenants.pop() if len(tenants) == 1 else None,
+        _tenant([claim for claim, _ in done]),
     ]
+
+
+def _tenant(claims: Sequence[Claim]) -> str | None:
+    """The one tenant of all; null, which is any, if there are several."""
+    tenants = {claim.tenant for claim in claims}
+    return tenants.pop() if len(tenants) == 1 else None
 
 
 def _versions(done: Sequence[Done], rows: Sequence[Row]) -> list[int | None]:

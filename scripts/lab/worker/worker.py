@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import FrameType
@@ -83,7 +84,7 @@ class Options:
 class Worker:
     """One worker on a queue; `work` is what it does with a document. It runs in the thread that calls `run`.
 
-    What it holds when it is asked to stop it brings to an end, and claims nothing more.
+    What it has begun when it is asked to stop it brings to an end, what it has not it gives back, and claims nothing more.
     """
 
     def __init__(self, queue: Queue, heartbeat: Heartbeat, work: Work, options: Options, log: EventLog) -> None:
@@ -159,7 +160,10 @@ class Worker:
             if claim_alone and lasts(error):
                 raise _refusal(error) from None
             return Found.NOTHING_NOW
-        for claim in claims:
+        for number, claim in enumerate(claims):
+            if self._stopping.is_set():
+                self._give_back(claims[number:])
+                break
             self._take(claim)
         return Found.DOCUMENTS
 
@@ -214,6 +218,17 @@ class Worker:
         if done:
             self._done.append(done)
         else:
+            self._heartbeat.release(claim)
+
+    def _give_back(self, claims: Sequence[Claim]) -> None:
+        """What was not begun before the worker was asked to stop is for others, at once."""
+        for claim in claims:
+            try:
+                self._attempts.written(claim, "given_back", self._queue.give_back(claim))
+            except Unreachable:
+                raise
+            except psycopg.Error as error:
+                self._log.failure("unwritten", error, claim)
             self._heartbeat.release(claim)
 
     def _finish_all(self) -> None:
@@ -301,7 +316,6 @@ def make(conninfo: str, work: Work, options: Options, schema: str = SCHEMA) -> W
         f"lab/{options.name}/heartbeat",
         schema,
         log.failure,
-        lock_timeout=beat / 10,
         # One that is not answered leaves the next beats their time.
         deadline=min(DEADLINE, max(beat, SHORTEST_DEADLINE)),
         pooled=options.pooled,
