@@ -576,6 +576,124 @@ BEGIN
 END
 $$;
 
+-- What renovar does, for all that a worker holds, in one round trip. It waits for no lock: one document that is held back costs the
+-- others nothing, and is renewed at the next beat. The guard stands here as it stands in travar, word for word.
+CREATE OR REPLACE FUNCTION sql_semana_12.renovar_lote(
+    p_documentos BIGINT[], p_tokens BIGINT[], p_prazo INTERVAL DEFAULT '30 seconds', p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (documento_id BIGINT, resultado TEXT, reservado_ate TIMESTAMPTZ)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_inquilinos TEXT[];
+    v_travados BIGINT[];
+    v_agora TIMESTAMPTZ;
+BEGIN
+    PERFORM sql_semana_12.exigir_pedido('renovar', 1, p_prazo);
+    PERFORM sql_semana_12.exigir_lote(p_documentos, p_tokens, NULL);
+    SELECT coalesce(array_agg(inquilino), '{}'), coalesce(array_agg(documento_id), '{}')
+    INTO v_inquilinos, v_travados
+    FROM (
+        SELECT fila.inquilino, fila.documento_id
+        FROM unnest(p_documentos, p_tokens) AS pedido (p_documento, p_token)
+        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        WHERE
+            fila.documento_id = p_documento
+            AND fila.status = 'processando'
+            AND fila.token_reserva = p_token
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        ORDER BY fila.documento_id
+        FOR NO KEY UPDATE OF fila SKIP LOCKED
+    ) AS travado;
+    v_agora := sql_semana_12.relogio();
+    RETURN QUERY
+    WITH renovado AS (
+        UPDATE sql_semana_12.fila_documentos AS fila
+        SET
+            reservado_ate = greatest(fila.reservado_ate, least(v_agora + p_prazo, fila.iniciado_em + sql_semana_12.tempo_maximo()))
+        FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
+        WHERE
+            fila.inquilino = travado.inquilino
+            AND fila.documento_id = travado.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+            AND v_agora < fila.iniciado_em + sql_semana_12.tempo_maximo()
+        RETURNING fila.documento_id, fila.reservado_ate
+    )
+
+    SELECT
+        pedido.documento,
+        CASE
+            WHEN renovado.documento_id IS NOT NULL THEN 'renovada'
+            WHEN fila.documento_id IS NULL OR pedido.documento = ANY(v_travados) THEN 'recusada'
+            ELSE 'ocupada'
+        END,
+        renovado.reservado_ate
+    FROM unnest(p_documentos, p_tokens) AS pedido (documento, token)
+    LEFT JOIN renovado ON pedido.documento = renovado.documento_id
+    LEFT JOIN sql_semana_12.fila_documentos AS fila
+        ON
+            pedido.documento = fila.documento_id
+            AND fila.status = 'processando'
+            AND pedido.token = fila.token_reserva
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+END
+$$;
+
+-- What a worker claimed and did not begin, it gives back when it has to end. The audit tells both what was begun and how often it came
+-- back: the row of the claim is the last one as long as no stage was recorded under it. So nothing is written for it beforehand.
+--
+-- A few times the attempt is not charged; after these it is, so that a document that is always given back still ends.
+CREATE OR REPLACE FUNCTION sql_semana_12.devolver(p_documento BIGINT, p_token BIGINT, p_inquilino TEXT DEFAULT NULL)
+RETURNS TABLE (documento_id BIGINT, status TEXT, versao BIGINT, tentativas INTEGER)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse sql_semana_12.posse;
+    v_devolucoes BIGINT;
+    v_comecado BOOLEAN;
+BEGIN
+    v_posse := sql_semana_12.travar(p_documento, p_token, p_inquilino);
+    IF v_posse.documento_id IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT
+        count(*) FILTER (WHERE auditoria.por_que = 'devolucao'),
+        count(*) FILTER (WHERE auditoria.versao = v_posse.versao AND auditoria.por_que = 'reserva') = 0
+    INTO v_devolucoes, v_comecado
+    FROM sql_semana_12.auditoria
+    WHERE auditoria.inquilino = v_posse.inquilino AND auditoria.documento_id = v_posse.documento_id;
+    IF v_comecado THEN
+        RAISE EXCEPTION 'document %: its attempt has begun, so it is not given back', p_documento
+            USING ERRCODE = '55000', HINT = 'Bring it to an end: concluir, falhar or conciliar.';
+    END IF;
+    tentativas := v_posse.tentativas;
+    IF v_devolucoes < 3 THEN
+        tentativas := tentativas - 1;
+        UPDATE sql_semana_12.fila_documentos AS fila
+        SET tentativas = v_posse.tentativas - 1
+        WHERE fila.inquilino = v_posse.inquilino AND fila.documento_id = v_posse.documento_id;
+    END IF;
+    documento_id := p_documento;
+    status := sql_semana_12.destino(v_posse.etapa, tentativas >= v_posse.max_tentativas, v_posse.chamada_basta);
+    versao := sql_semana_12.mudar(
+        v_posse,
+        status,
+        v_posse.worker_id,
+        'devolucao',
+        CASE WHEN status <> 'pendente' THEN 'devolvido sem tentativa restante' END,
+        sql_semana_12.relogio(),
+        CASE WHEN status <> 'pendente' THEN 'sistemico' END
+    );
+    RETURN NEXT;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION sql_semana_12.falhar(
     p_documento BIGINT, p_token BIGINT, p_categoria TEXT, p_motivo TEXT, p_inquilino TEXT DEFAULT NULL
 )
@@ -743,6 +861,12 @@ COMMENT ON FUNCTION sql_semana_12.exigir_lote IS
 COMMENT ON FUNCTION sql_semana_12.concluir_lote IS
 'Finishes those of the documents that are in work, each under its token, with the receiver''s reference if it was called; in no '
 'order. No row for one that is not in work under it, which is left as it is. Zero rows: nothing was changed.';
+COMMENT ON FUNCTION sql_semana_12.renovar_lote IS
+'Renews as renovar does, a row for each of p_documentos: renovada; recusada, the worker must stop; ocupada, another session has it '
+'locked, and it is to be renewed at the next beat. It waits for no lock. Zero rows: p_documentos is empty.';
+COMMENT ON FUNCTION sql_semana_12.devolver IS
+'Gives back a document in work under this token whose attempt was not begun, due as before. Three times in its life its attempt is not '
+'charged; then it is, and destino tells where it goes. 55000: a stage was recorded. Zero rows: it is not in work under it.';
 COMMENT ON FUNCTION sql_semana_12.falhar IS
 'Ends an attempt of a document in work under this token: to pendente, due after recuo, or, if attempts are used up or the '
 'content is at fault, to the state that its stage demands (destino). Zero rows: it is not in work under it, and nothing was changed.';

@@ -10,7 +10,8 @@ DECLARE
     v_funcao TEXT;
 BEGIN
     FOREACH v_funcao IN ARRAY ARRAY[
-        'reservar', 'renovar', 'registrar_etapa', 'concluir', 'concluir_lote', 'falhar', 'conciliar', 'recuperar'
+        'reservar', 'renovar', 'registrar_etapa', 'concluir', 'concluir_lote', 'falhar', 'conciliar', 'recuperar',
+        'renovar_lote', 'devolver'
     ] LOOP
         EXECUTE format(
             CASE

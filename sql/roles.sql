@@ -70,6 +70,8 @@ BEGIN
         GRANT EXECUTE ON FUNCTION
             sql_semana_12.reservar,
             sql_semana_12.renovar,
+            sql_semana_12.renovar_lote,
+            sql_semana_12.devolver,
             sql_semana_12.registrar_etapa,
             sql_semana_12.concluir,
             sql_semana_12.concluir_lote,

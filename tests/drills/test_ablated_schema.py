@@ -15,7 +15,7 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'sql_semana_12%' 
 
 CHANGED = {
     "reserva": {"recuperar"},
-    "token": {"travar", "concluir_lote"},
+    "token": {"travar", "concluir_lote", "renovar_lote"},
     "linhas": {"registrar_etapa"},
     "etapa": {"mudar"},
 }

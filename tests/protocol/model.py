@@ -59,6 +59,7 @@ class Document:
     ultimo_erro: str | None = None
     concluido_em: Span | None = None
     was_called: bool = False  # in the audit, not in the table
+    given_back: int = 0  # as well
     # Its last row in auditoria: tenant, from, to, who, why, class of failure; and when.
     auditado: Row = (None,) * 6
     quando: Span | None = None
@@ -223,6 +224,33 @@ class Model:
             return []
         self.write(call.who, replace(held, reservado_ate=renewed(call, held, lease)))
         return [(key,)]
+
+    def renovar_lote(
+        self, call: Call, keys: list[int], tokens: list[int], lease: timedelta, tenant: str | None
+    ) -> list[Row]:
+        if len(set(keys)) < len(keys) or len(tokens) != len(keys):
+            raise Refused(BAD_INPUT)
+        told: dict[object, object] = dict(call.rows)
+        results: list[Row] = []
+        for key, token in sorted(zip(keys, tokens, strict=True)):
+            try:
+                one = replace(call, rows=[(key,)] if told.get(key) == "renovada" else [])
+                results.append((key, "renovada" if self.renovar(one, key, token, lease, tenant) else "recusada"))
+            except Refused:
+                results.append((key, "ocupada"))
+        return results
+
+    def devolver(self, call: Call, key: int, token: int, tenant: str | None) -> list[Row]:
+        held = self._held(call, key, token, tenant)
+        if held is None:
+            return []
+        if held.auditado[4] != "reserva":
+            raise Refused(BAD_STATE)
+        attempts = held.tentativas - (held.given_back < 3)
+        back = replace(held, tentativas=attempts, given_back=held.given_back + 1)
+        to = destination(back, back.exhausted)
+        error, category = (None, None) if to == "pendente" else ("devolvido sem tentativa restante", "sistemico")
+        return [(*row, attempts) for row in self._leave(call, back, to, held.worker_id, "devolucao", error, category)]
 
     def registrar_etapa(
         self,

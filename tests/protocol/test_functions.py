@@ -173,6 +173,9 @@ REFUSED = [
     *(("p_lote", f"reservar('worker-a', {count})") for count in COUNTS),
     *(("p_prazo", f"reservar('worker-a', 1, {lease})") for lease in LEASES),
     *(("p_prazo", f"renovar(1, 1, {lease})") for lease in LEASES),
+    *(("p_prazo", f"renovar_lote('{{1}}', '{{1}}', {lease})") for lease in LEASES),
+    *(("p_documentos", f"renovar_lote({batch}, '{{1,2}}')") for batch in ("NULL", "'{1,NULL}'", "'{1,1}'", "'{{1,2}}'")),
+    *(("p_tokens", f"renovar_lote('{{1,2}}', {tokens})") for tokens in ("NULL", "'{1}'", "'{1,NULL}'", "'{{1,2}}'")),
     *(("stage", f"registrar_etapa(1, 1, {stage})") for stage in ("NULL", "''", "'confirmando'", "'chamado'", BIG)),
     *(("p_prazo", f"registrar_etapa(1, 1, 'desconhecido', p_prazo => {lease})") for lease in LEASES),
     *(("p_referencia", f"registrar_etapa(2, 2, 'obtido', {reference})") for reference in [*BLANK, "repeat('x', 201)"]),
@@ -328,6 +331,57 @@ def test_a_renewal_never_shortens(queue: psycopg.Connection) -> None:
 # A batch
 
 
+def test_a_batch_is_renewed_a_row_for_each_and_waits_for_no_lock(grown: str) -> None:
+    call = "SELECT documento_id, resultado FROM sql_semana_12.renovar_lote(%s, %s, %s, %s)"
+    with psycopg.connect(grown, autocommit=True) as worker, psycopg.connect(grown) as stranger:
+        claims = worker.execute("SELECT documento_id, token_reserva FROM sql_semana_12.reservar('w', 3)").fetchall()
+        documents, tokens = [each[0] for each in claims], [each[1] for each in claims]
+
+        def renewed(lease: str = "5 minutes", tenant: str | None = None) -> dict[int, str]:
+            return dict(worker.execute(call, [[*documents, 99], [*tokens, 1], lease, tenant]).fetchall())
+
+        assert renewed() == {1: "renovada", 2: "renovada", 3: "renovada", 99: "recusada"}
+        deadline = (
+            "SELECT min(reservado_ate), max(renovacoes) FROM sql_semana_12.fila_documentos WHERE documento_id <= 3"
+        )
+        ((longest, times),) = worker.execute(deadline.encode()).fetchall()
+        renewed("1 second")
+        assert worker.execute(deadline.encode()).fetchone() == (longest, times + 1)
+        assert renewed(tenant="outro") == dict.fromkeys([1, 2, 3, 99], "recusada")
+        stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 2 FOR UPDATE")
+        worker.execute("SET lock_timeout = '5s'")
+        assert renewed() == {1: "renovada", 2: "ocupada", 3: "renovada", 99: "recusada"}
+        stranger.rollback()
+        worker.execute("SELECT FROM sql_semana_12.concluir(1, %s)", [tokens[0]])
+        assert renewed() == {1: "recusada", 2: "renovada", 3: "renovada", 99: "recusada"}
+        worker.execute("UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = INTERVAL '15 minutes'")
+        assert renewed() == dict.fromkeys([1, 2, 3, 99], "recusada")
+        assert worker.execute(call, [[], [], "1 second", None]).fetchall() == []
+
+
+def test_what_was_not_begun_is_given_back_three_times_for_nothing(grown: str) -> None:
+    claim = "SELECT token_reserva, tentativas FROM sql_semana_12.reservar('w')"
+    with psycopg.connect(grown, autocommit=True) as worker:
+        worker.execute("DELETE FROM sql_semana_12.fila_documentos WHERE documento_id > 1")
+        before = worker.execute("SELECT disponivel_em FROM sql_semana_12.fila_documentos").fetchone()
+        for charged in (0, 0, 0, 1, 2, 3, 4):
+            ((token, attempts),) = worker.execute(claim.encode()).fetchall()
+            ((status, left),) = worker.execute(
+                "SELECT status, tentativas FROM sql_semana_12.devolver(1, %s)", [token]
+            ).fetchall()
+            assert (attempts, status, left) == (max(charged, 1), "pendente", charged)
+            assert worker.execute("SELECT disponivel_em FROM sql_semana_12.fila_documentos").fetchone() == before
+            assert worker.execute("SELECT FROM sql_semana_12.devolver(1, %s)", [token]).fetchall() == []
+        ((token, _),) = worker.execute(claim.encode()).fetchall()
+        assert worker.execute("SELECT status FROM sql_semana_12.devolver(1, %s)", [token]).fetchall() == [("falhou",)]
+
+
+def test_what_was_begun_is_not_given_back(queue: psycopg.Connection) -> None:
+    rows(queue, f"registrar_etapa({IN_WORK}, 1, 'desconhecido')")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="has begun"):
+        rows(queue, f"devolver({IN_WORK}, 1)")
+
+
 def test_a_batch_finishes_what_is_its_own_and_leaves_the_rest_as_it_is(queue: psycopg.Connection) -> None:
     before = everything(queue)
     assert rows(queue, "concluir_lote('{}', '{}')") == []
@@ -434,6 +488,7 @@ WAITERS = {  # what goes before, and the call that then waits for document 1
     "registrar_etapa": ("SELECT", "registrar_etapa(1, 1, 'desconhecido')"),
     "concluir": ("SELECT", "concluir(1, 1)"),
     "concluir_lote": ("SELECT", "concluir_lote(ARRAY[1], ARRAY[1])"),
+    "devolver": ("SELECT", "devolver(1, 1)"),
     "falhar": ("SELECT", "falhar(1, 1, 'sistemico', 'motivo')"),
     "conciliar": ("SELECT", "conciliar(1, 1, 'motivo')"),
     "pausar": (FAILED_ONCE, "pausar(1, 2, 'ana', 'motivo')"),
@@ -559,8 +614,8 @@ def guard(source: str) -> str:
 
 def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
     sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
-    if "concluir_lote" in sources:
-        lock = sources["concluir_lote"].partition("CROSS JOIN sql_semana_12.fila_documentos")[2]
+    for batch in {"concluir_lote", "renovar_lote"} & sources.keys():
+        lock = sources[batch].partition("CROSS JOIN sql_semana_12.fila_documentos")[2]
         assert guard(lock) == guard(sources["travar"])
         assert "p_token" in guard(lock)
 

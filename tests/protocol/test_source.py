@@ -18,7 +18,7 @@ from lab.server import schema
 MARKED = {
     "audit": {"reservar", "mudar", "concluir_lote", "registrar_etapa", "substituir_conteudo"},
     "defence reserva": {"recuperar"},
-    "defence token": {"travar", "concluir_lote"},
+    "defence token": {"travar", "concluir_lote", "renovar_lote"},
     "defence linhas": {"registrar_etapa"},
     "defence etapa": {"mudar"},
 }

@@ -41,13 +41,15 @@ COLUMNS = {
     "enfileirar": "documento_id, novo",
     "reservar": "documento_id, token_reserva, versao, tentativas, etapa, inquilino, chave, chave_operacao, referencia_externa",
     "renovar": "documento_id",
+    "renovar_lote": "documento_id, resultado",
+    "devolver": "documento_id, status, versao, tentativas",
     "registrar_etapa": "documento_id, etapa, versao",
     "examinar": "documento_id, inquilino, chave, status, versao, tentativas, max_tentativas, worker_id, reserva_viva, etapa,"
     " chave_operacao, referencia_externa, categoria_erro, ultimo_erro",
 }
 # The mutations that only many examples find.
 long = pytest.mark.skipif("LAB_STATEFUL" not in os.environ, reason="needs many examples: set LAB_STATEFUL")
-DOCUMENT = [each.name for each in fields(Document) if each.name != "was_called"]
+DOCUMENT = [each.name for each in fields(Document) if each.name not in ("was_called", "given_back")]
 # The document beside its last row in auditoria.
 SEEN = f"""
 SELECT {", ".join(DOCUMENT)}, chave_operacao
@@ -140,6 +142,17 @@ class Protocol(RuleBasedStateMachine):
     @rule(who=sessions, pick=picks, lease=leases, tenant=tenants)
     def renew(self, who: str, pick: int, lease: timedelta, tenant: str | None) -> None:
         self.call(who, "renovar", *self.some_token(who, pick), lease, tenant)
+
+    @precondition(lambda self: self.model.in_work())
+    @rule(who=sessions, batch=st.lists(picks, max_size=3), lease=leases, tenant=tenants)
+    def renew_a_batch(self, who: str, batch: list[int], lease: timedelta, tenant: str | None) -> None:
+        chosen = [self.some_token(who, pick) for pick in batch]
+        self.call(who, "renovar_lote", [key for key, _ in chosen], [token for _, token in chosen], lease, tenant)
+
+    @precondition(lambda self: self.model.in_work())
+    @rule(who=sessions, pick=picks, tenant=tenants)
+    def give_back(self, who: str, pick: int, tenant: str | None) -> None:
+        self.call(who, "devolver", *self.some_token(who, pick), tenant)
 
     @precondition(lambda self: self.model.in_work())
     @rule(
@@ -279,7 +292,7 @@ class Protocol(RuleBasedStateMachine):
         first = self.connections.clock()
         try:
             rows = connection.execute(f"{query}({', '.join(['%s'] * len(arguments))})".encode(), arguments).fetchall()
-            if function == "concluir_lote":
+            if function in ("concluir_lote", "renovar_lote"):
                 rows.sort()  # it promises no order
         except psycopg.Error as failure:
             error = failure.sqlstate
@@ -374,7 +387,7 @@ def check_audit(watch: psycopg.Connection) -> None:
         assert status != "pendente" or attempts < limit, "waits for an attempt that it may not have"
         assert {row[5] for row in chains[key]} <= {tenant}, "the audit names another tenant"
         claimed = last = worker = None
-        for _, de, para, _, _, _, who, failed, when in chains[key]:
+        for _, de, para, _, why, _, who, failed, when in chains[key]:
             last = when if de != para or de == "processando" else last  # another content is no end
             if (de, para) == ("pendente", "processando"):
                 claimed, worker = last, who
@@ -382,7 +395,8 @@ def check_audit(watch: psycopg.Connection) -> None:
                 "somebody changed it who does not hold it, nor recovers, nor commands"
             )
             assert failed is None or de == "processando", "failed outside of an attempt"
-            assert failed or de != "processando" or para not in ("pendente", "falhou"), (
+            unharmed = why == "devolucao" and para == "pendente"
+            assert failed or unharmed or de != "processando" or para not in ("pendente", "falhou"), (
                 "failed, and the audit has no class"
             )
         assert begun == claimed, "the attempt and its audit began at two moments"
@@ -392,6 +406,7 @@ def check_audit(watch: psycopg.Connection) -> None:
 def replay(chain: list[list[Any]], reference: str | None) -> tuple[str, int, int | None, int, str]:
     """State, version, token, attempts and stage that follow from a document's audit rows and the reference of its result."""
     status, versao, token, attempts, stage = "pendente", 0, None, 0, "nao_chamado"
+    given_back = 0
     for number, de, para, under, reason, *_ in chain:
         assert (number, de) == (versao + 1, status), "the chain of the audit has a gap"
         versao = number
@@ -404,6 +419,9 @@ def replay(chain: list[list[Any]], reference: str | None) -> tuple[str, int, int
                 stage = reason.removeprefix("etapa ")
             else:
                 token = None if para != de else token
+            if reason == "devolucao":
+                given_back += 1
+                attempts -= given_back <= 3
             if para == "concluido" and stage != "confirmando" and reference is not None:
                 stage = "obtido"
         status = para
@@ -499,6 +517,16 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
         ("reservar", "ORDER BY disponivel_em, documento_id", "ORDER BY documento_id DESC"),
         ("renovar", "SET reservado_ate", "SET versao = fila.versao + 1, reservado_ate"),
         ("renovar", "least(v_agora + p_prazo, v_fim)", "v_agora + p_prazo"),
+        ("renovar_lote", "AND fila.token_reserva = p_token", ""),
+        ("renovar_lote", "SKIP LOCKED", ""),
+        (
+            "renovar_lote",
+            "least(v_agora + p_prazo, fila.iniciado_em + sql_semana_12.tempo_maximo())",
+            "v_agora + p_prazo",
+        ),
+        ("devolver", "tentativas - 1;", "tentativas;"),
+        ("devolver", "SET tentativas = v_posse.tentativas - 1", "SET tentativas = v_posse.tentativas"),
+        ("devolver", "IF v_comecado", "IF FALSE"),
         ("registrar_etapa", "versao = fila.versao + 1", "versao = fila.versao"),
         ("recuperar", "AND coalesce(fila.reservado_ate, '-infinity') < v_agora", ""),
         ("destino", "NOT p_esgotado", "TRUE"),

@@ -10,7 +10,6 @@ import pytest
 
 from lab.drills.harness import Harness, open_harness
 from lab.worker import worker
-from lab.worker.event_log import EventLog
 from lab.worker.worker import Options
 from tests.conftest import QueueInState
 from tests.worker.pretended import Ran, Run, Said
@@ -38,14 +37,6 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
         return Ran([json.loads(line) for line in text.splitlines()], text)
 
     return read
-
-
-@pytest.fixture
-def log() -> Iterator[EventLog]:
-    """What a worker says; `close` it before what was said is asked for."""
-    log = EventLog("worker-a")
-    yield log
-    log.close()
 
 
 @pytest.fixture

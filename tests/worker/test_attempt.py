@@ -11,7 +11,7 @@ import pytest
 from lab.base import paths
 from lab.worker import worker
 from lab.worker.client import Queue
-from lab.worker.failures import InProgress, NotSent, OddReference, Rejected, Unanswered
+from lab.worker.failures import InProgress, NotSent, Rejected, Unanswered
 from lab.worker.handler import PostToReceiver
 from lab.worker.worker import Options
 from tests.helpers import execute, fetch
@@ -126,6 +126,61 @@ def test_a_loss_does_not_undo_what_an_earlier_attempt_may_have_done(queue_09: st
     assert document(queue_09)[:2] == ("processando", "desconhecido")
 
 
+# A result that is known
+
+
+def test_a_result_is_kept_although_the_stage_before_it_was_lost_with_its_server(queue_09: str, run: Run) -> None:
+    back = "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado', versao = 1 WHERE documento_id = 1"
+    undone = f"{back}; DELETE FROM sql_semana_12.auditoria WHERE documento_id = 1 AND versao > 1"
+    pretended = Pretended(before_calling=lambda: execute(queue_09, undone))
+    run(pretended)
+    assert document(queue_09)[:2] == ("concluido", "obtido")
+    assert (len(pretended.called), reference(queue_09)) == (1, "R-1")
+
+
+@pytest.mark.parametrize("state", ["22023", "55000", "23514", "22021"])
+@pytest.mark.parametrize("stage", ["nao_chamado", "desconhecido"])
+def test_what_refuses_a_result_is_never_the_documents_fault(queue_09: str, run: Run, state: str, stage: str) -> None:
+    refuse = f"IF p_etapa = 'obtido' THEN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END IF;"
+    name = "sql_semana_12.registrar_etapa(BIGINT, BIGINT, TEXT, TEXT, TEXT, INTERVAL, BOOLEAN)"
+    ((good,),) = fetch(queue_09, f"SELECT pg_get_functiondef('{name}'::REGPROCEDURE)")
+
+    def refused() -> None:
+        execute(queue_09, str(good).replace("BEGIN\n", f"BEGIN\n{refuse}\n", 1))
+        execute(queue_09, f"UPDATE sql_semana_12.fila_documentos SET etapa = '{stage}' WHERE documento_id = 1")
+
+    pretended = Pretended(before_calling=refused)
+    run(pretended)
+    assert document(queue_09) == ("pendente", stage, "sistemico", 1)
+    execute(queue_09, str(good))
+    execute(queue_09, MINUTES)
+    execute(queue_09, "DELETE FROM sql_semana_12.fila_documentos WHERE documento_id > 1")
+    pretended.before_calling = lambda: None
+    run(pretended)
+    assert (document(queue_09)[0], reference(queue_09)) == ("concluido", "R-1")
+
+
+@pytest.mark.parametrize("unfit", ["", " \u3000", "R" * 201, "a\0b", "R-1\n", "\x7f", "\ud800"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["called", "asked"])
+def test_a_reference_that_the_queue_cannot_keep_is_a_result_for_people(
+    queue_09: str, run: Run, unfit: str, earlier: bool
+) -> None:
+    if earlier:
+        left_by_a_dead_worker(queue_09, ("desconhecido", None))
+    pretended = Pretended(known={"padrao/NFE-0001": unfit})
+    ran = run(pretended)
+    assert document(queue_09)[:2] == ("conciliacao", "desconhecido")
+    assert ran.names()[-1] == "reconciliation"
+    ((why,),) = fetch(queue_09, "SELECT ultimo_erro FROM sql_semana_12.fila_documentos WHERE documento_id = 1")
+    assert f"({len(unfit)} characters)" in str(why)
+    assert len(str(why)) < 150
+
+
+def reference(conninfo: str) -> object:
+    ((found,),) = fetch(conninfo, "SELECT referencia_externa FROM sql_semana_12.fila_documentos WHERE documento_id = 1")
+    return found
+
+
 # Taking over
 
 
@@ -210,62 +265,6 @@ def test_unknown_and_the_receiver_is_still_at_it_is_waited_for(queue_09: str, ru
     assert ran.names() == ["claimed", "asked", "failed"] and ran.of("asked")[0]["in_progress"] is True
     assert (pretended.called, document(queue_09)[:3]) == ([], ("pendente", "desconhecido", "sistemico"))
     assert ran.of("resting") == []
-
-
-# A result that is known
-
-
-def test_a_known_result_survives_a_lost_commit_of_its_stage(queue_09: str, run: Run) -> None:
-    """After a failover that lost a commit the row stands at nao_chamado while the call is executed."""
-    pretended = Pretended(
-        before_calling=lambda: execute(
-            queue_09, "UPDATE sql_semana_12.fila_documentos SET etapa = 'nao_chamado' WHERE documento_id = 1"
-        )
-    )
-    run(pretended)
-    assert document(queue_09)[:2] == ("concluido", "obtido")
-
-
-def test_a_known_result_survives_a_refusal_of_its_stage(queue_09: str, run: Run) -> None:
-    """The queue may refuse to record the stage, by whatever rule: the reference comes with the finish, and nobody else is blamed."""
-    execute(
-        queue_09,
-        "CREATE FUNCTION sql_semana_12.recusa() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"
-        " IF new.etapa = 'obtido' AND new.status = 'processando' AND old.etapa <> 'obtido' THEN"
-        " RAISE EXCEPTION 'refused' USING ERRCODE = '22023'; END IF; RETURN new; END $$;"
-        " CREATE TRIGGER recusa BEFORE UPDATE ON sql_semana_12.fila_documentos FOR EACH ROW EXECUTE FUNCTION sql_semana_12.recusa()",
-    )
-    ran = run(Pretended(), rounds=2)
-    assert document(queue_09)[:2] == ("concluido", "obtido")
-    assert "unrecorded" in ran.names() and "failed" not in ran.names()
-
-
-def test_a_refusal_by_the_queue_is_never_the_documents_fault(queue_09: str, run: Run) -> None:
-    execute(
-        queue_09,
-        "CREATE FUNCTION sql_semana_12.recusa() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"
-        " IF new.etapa = 'desconhecido' THEN RAISE EXCEPTION 'refused' USING ERRCODE = '22023'; END IF; RETURN new; END $$;"
-        " CREATE TRIGGER recusa BEFORE UPDATE ON sql_semana_12.fila_documentos FOR EACH ROW EXECUTE FUNCTION sql_semana_12.recusa()",
-    )
-    run(Pretended(), rounds=1)
-    assert document(queue_09)[:3] == ("pendente", "nao_chamado", "sistemico")
-
-
-@pytest.mark.parametrize("reference", ["", "  ", "x" * 201, "a\nb", None, 7], ids=ascii)
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_reference_that_cannot_be_kept_is_a_result_for_people(
-    queue_09: str, run: Run, reference: object, asked: bool
-) -> None:
-    odd = OddReference(reference)
-    if asked:
-        execute(queue_09, "UPDATE sql_semana_12.fila_documentos SET etapa = 'desconhecido' WHERE documento_id = 1")
-        ran = run(Pretended(asking_raises=odd))
-    else:
-        ran = run(Pretended(calls_raise=odd))
-    assert document(queue_09) == ("conciliacao", "desconhecido", None, 1)
-    assert ran.names()[-1] == "reconciliation"
-    ((reason,),) = fetch(queue_09, "SELECT ultimo_erro FROM sql_semana_12.fila_documentos WHERE documento_id = 1")
-    assert "cannot be kept" in str(reason) and len(str(reason)) < 120
 
 
 @pytest.mark.parametrize("language", ["", "pt/"])

@@ -89,10 +89,11 @@ def test_a_document_that_is_the_matter_opens_no_circuit_breaker(queue_09: str, r
     assert document(queue_09, 4)[0] == "conciliacao"
 
 
-def test_a_rest_grows_up_to_its_longest_and_an_answer_ends_it(said: Said, log: EventLog) -> None:
+def test_a_rest_grows_up_to_its_longest_and_an_answer_ends_it(said: Said) -> None:
     gone = NotSent("conexao", "x")
     stopping = threading.Event()
     pretended = Pretended(asking_raises=gone)
+    log = EventLog("worker-a")
     breaker = CircuitBreaker(pretended, 2.0, log)
     stopping.wait = lambda seconds: len(pretended.asked) == 4  # type: ignore[assignment, method-assign, misc]
     breaker.unanswered("k", gone)

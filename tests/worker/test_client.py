@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import subprocess
-import tempfile
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lab.base import wait
 from lab.base.errors import LabError
 from lab.worker import client, worker
 from lab.worker.client import Queue
 from lab.worker.failures import NotSent, Unanswered
 from lab.worker.worker import Options
-from tests.helpers import execute, fetch, terminate
+from tests.helpers import execute, terminate
 from tests.worker.pretended import Pretended, Pure, Run, Said, claimed, document, taken_away
 
 # Finishing together with the next claim
@@ -286,132 +277,3 @@ def test_what_the_connection_string_asks_of_the_server_is_kept(queue_09: str) ->
     assert connection.execute("SHOW work_mem").fetchone() == ("7MB",)
     assert {"keepalives_idle": "77", "tcp_user_timeout": "40000"}.items() <= connection.info.get_parameters().items()
     queue.close()
-
-
-# What lies between the worker and its server
-
-
-def test_commits_are_made_durable_and_it_is_said(queue_09: str) -> None:
-    """An administrator's remote_apply stays."""
-    name = conninfo_to_dict(queue_09)["dbname"]
-    for setting, said in (("off", 1), ("local", 1), ("remote_apply", 0)):
-        execute(queue_09, f'ALTER DATABASE "{name}" SET synchronous_commit = {setting}')
-        seen: list[object] = []
-        before = Queue(queue_09, "lab/test", told=seen.append)
-        (value,) = before._connected().execute("SHOW synchronous_commit").fetchone() or ("?",)
-        before.close()
-        assert (value, len(seen)) == ("on" if said else setting, said)
-
-
-def test_a_server_that_says_nothing_is_given_up(queue_09: str) -> None:
-    """What is sent is acknowledged, and no answer comes: TCP finds nothing wrong."""
-    with Silencer(queue_09) as between:
-        queue = Queue(between.conninfo, "lab/test", answer_timeout=0.5)
-        assert len(queue.claim("worker-a", 1, 30, None)) == 1
-        between.silent = True
-        lost: list[str] = []
-        queue._lost = lambda kind, error: lost.append(kind)
-        again = threading.Timer(2, lambda: setattr(between, "silent", False))
-        again.start()
-        started = time.monotonic()
-        assert len(queue.claim("worker-a", 1, 30, None)) == 1
-        assert time.monotonic() - started < 20 and "database_lost" in lost
-        again.join()
-        queue.close()
-
-
-@pytest.mark.parametrize("mode", ["transaction", "session"])
-def test_behind_a_pooler_no_statement_is_kept_by_name(queue_09: str, mode: str) -> None:
-    """Statements of one name would mix: a reconcile once ran as a finish."""
-    if shutil.which("pgbouncer") is None:
-        pytest.skip("pgbouncer is not installed")
-    # Not the test's own folder: another account has to read it.
-    with tempfile.TemporaryDirectory() as folder, pooled(queue_09, Path(folder), mode) as conninfo:
-        told: list[str] = []
-        queues = [Queue(conninfo, "lab/test", told=told.append) for _ in range(4)]
-        claimed = [queue.claim("worker-a", 1, 30, None)[0] for queue in queues]
-        for queue, claim in zip(reversed(queues), claimed, strict=True):
-            assert queue.finish(claim, None) is not None
-            assert queue.claim("worker-a", 1, 30, None) == []
-            assert queue.reconcile(claim, "motivo") is None
-        for queue in queues:
-            queue.close()
-    assert told == ["pooler"] * 4
-    assert fetch(queue_09, "SELECT count(*) FROM sql_semana_12.fila_documentos WHERE status = 'concluido'") == [(4,)]
-
-
-class Silencer:
-    """A relay to the server that, once `silent`, takes what is sent and passes nothing on; new connections pass again after it."""
-
-    def __init__(self, conninfo: str) -> None:
-        theirs = conninfo_to_dict(conninfo)
-        self.there = f"{theirs['host']}/.s.PGSQL.{theirs['port']}"
-        self.door = socket.create_server(("127.0.0.1", 0))
-        self.silent = False
-        self.conninfo = make_conninfo(conninfo, host="127.0.0.1", port=self.door.getsockname()[1])
-        self.open: list[socket.socket] = []
-
-    def __enter__(self) -> Silencer:
-        threading.Thread(target=self._accept, daemon=True, name="relay").start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.door.shutdown(socket.SHUT_RDWR)
-        self.door.close()
-        for each in self.open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self.door.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self.there)
-                self.open += [client, server]
-                for here, there in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass, args=(here, there), daemon=True, name="relay").start()
-
-    def _pass(self, here: socket.socket, there: socket.socket) -> None:
-        with suppress(OSError):
-            while data := here.recv(65536):
-                if not self.silent:
-                    there.sendall(data)
-
-
-@contextmanager
-def pooled(conninfo: str, folder: Path, mode: str) -> Iterator[str]:
-    """A pgbouncer before that server, with one connection of its own for all clients in transaction mode."""
-    theirs = conninfo_to_dict(conninfo)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    folder.chmod(0o755)
-    (folder / "users.txt").write_text(f'"{theirs["user"]}" ""\n')
-    (folder / "pgbouncer.ini").write_text(
-        f"[databases]\n* = host={theirs['host']} port={theirs['port']}\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\n"
-        f"auth_file = {folder}/users.txt\npool_mode = {mode}\nignore_startup_parameters = options,extra_float_digits\n"
-        f"default_pool_size = {1 if mode == 'transaction' else 5}\n"
-    )
-    command = ["pgbouncer", "-q", str(folder / "pgbouncer.ini")]
-    if os.geteuid() == 0:
-        for part in (folder, *folder.parents):
-            if part.stat().st_mode & 0o005 != 0o005:
-                pytest.skip(f"pgbouncer does not run as root, and another account cannot read {part}")
-        # The account of the server, which reaches its socket.
-        command = ["setpriv", f"--reuid={Path(str(theirs['host'])).stat().st_uid}", "--clear-groups", *command]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        where = make_conninfo(conninfo, host="127.0.0.1", port=port)
-        assert wait.until(lambda: _answers(where), 10)
-        yield where
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _answers(conninfo: str) -> bool:
-    with suppress(psycopg.OperationalError), psycopg.connect(conninfo, autocommit=True, connect_timeout=2):
-        return True
-    return False

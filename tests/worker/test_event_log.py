@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
-from typing import IO
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from lab.base import wait
+from lab.base import config
 from lab.drills.harness import Harness
 from lab.drills.process import Child
-from lab.worker import event_log, worker
+from lab.worker import event_log
 from lab.worker.event_log import EventLog
-from lab.worker.worker import Options
 from tests.helpers import execute, fetch
-from tests.worker.pretended import CANARY, Pretended
+from tests.worker.pretended import CANARY
 
 
 def test_a_password_and_a_payload_stand_in_no_line(harness: Harness) -> None:
@@ -34,63 +38,117 @@ def test_a_password_and_a_payload_stand_in_no_line(harness: Harness) -> None:
     assert CANARY not in json.dumps(secret.events)
 
 
-def _run_with_stdout(conninfo: str, stdout: IO[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a worker empty a queue of 504 documents, with that stdout."""
-    execute(
-        conninfo,
-        "SELECT sql_semana_12.enfileirar('K' || n, 'k.xml', '<nfe/>') FROM generate_series(1, 500) AS n",
+# A log that nobody reads costs no document its outcome
+
+
+def worker_writing_to(harness: Harness, stdout: int, *more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "lab",
+            "worker",
+            "--receiver",
+            harness.url,
+            "--lease",
+            "1",
+            "--poll",
+            "0.05",
+            *more,
+        ],
+        env=config.for_lab_process(LAB_DSN=harness.conninfo),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
     )
-    monkeypatch.setattr("sys.stdout", stdout)
-    monkeypatch.setattr(event_log, "MOST_WAITING", 50)
-    worker.make(conninfo, Pretended(), Options("worker-a", until_empty=True, batch=50, beat=0.0)).run()
 
 
-@pytest.mark.parametrize("way", ["nothing reads", "reader gone", "disk full"])
-def test_work_goes_on_where_no_line_can_be_written(queue_09: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """A pipe that is full blocks its writer; one whose reader is gone, and a full disk, are errors."""
+def gone() -> tuple[int, int]:
     reading, writing = os.pipe()
-    if way == "nothing reads":
-        os.set_blocking(writing, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(writing, b"x" * 4096)
-        os.set_blocking(writing, True)
-    if way == "reader gone":
-        os.close(reading)
-    with open("/dev/full" if way == "disk full" else writing, "w", encoding="utf-8") as stdout:
-        _run_with_stdout(queue_09, stdout, monkeypatch)
-        monkeypatch.undo()
-        assert fetch(queue_09, "SELECT count(*) FROM sql_semana_12.fila_documentos WHERE status = 'concluido'") == [
-            (504,)
-        ]
-        if way == "nothing reads":
-            os.close(reading)  # the thread that writes ends with an error
-    if way == "disk full":
-        os.close(reading)
-        os.close(writing)
+    os.close(reading)
+    return writing, -1
 
 
-def test_lost_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "MOST_WAITING", 2)
+def full_disk() -> tuple[int, int]:
+    return os.open("/dev/full", os.O_WRONLY), -1
+
+
+def full_pipe() -> tuple[int, int]:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    filled = 0
-    with suppress(BlockingIOError):
+    try:
         while True:
-            filled += os.write(writing, b"x" * 4096)
-    os.set_blocking(writing, True)
-    with open(writing, "w", encoding="utf-8") as stdout, open(reading, encoding="utf-8") as back:
-        monkeypatch.setattr("sys.stdout", stdout)
+            os.write(writing, b" " * 512)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    return writing, reading
+
+
+def full_pipe_that_does_not_block() -> tuple[int, int]:
+    writing, reading = full_pipe()
+    os.set_blocking(writing, False)
+    return writing, reading
+
+
+@pytest.mark.parametrize("stdout", [gone, full_disk, full_pipe, full_pipe_that_does_not_block])
+def test_a_log_that_cannot_be_written_stops_neither_work_nor_beats_nor_sigterm(
+    harness: Harness, stdout: Callable[[], tuple[int, int]]
+) -> None:
+    execute(harness.conninfo, "UPDATE sql_semana_12.fila_documentos SET conteudo_xml = '<nfe><valor>1</valor></nfe>'")
+    harness.behave(delay=1.2)
+    writing, reading = stdout()
+    process = worker_writing_to(harness, writing)
+    os.close(writing)
+    # Each call takes longer than the lease: only beats keep the document.
+    until = time.monotonic() + 30
+    counted = "SELECT count(*) FROM sql_semana_12.fila_documentos WHERE status = 'concluido' AND tentativas = 1"
+    while fetch(harness.conninfo, counted) != [(4,)] and time.monotonic() < until:
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert fetch(harness.conninfo, counted) == [(4,)]
+    process.send_signal(signal.SIGTERM)
+    _, complaints = process.communicate(timeout=10)
+    assert (process.returncode, complaints) == (0, b"")
+    if reading >= 0:
+        os.close(reading)
+
+
+def test_what_was_lost_is_counted_once_lines_can_be_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "LONGEST_BACKLOG", 1000)
+    writing, reading = full_pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb") as reader:
+        monkeypatch.setattr(sys, "stdout", stream)
         log = EventLog("worker-a")
-        for number in range(10):
-            log.say("event", number=number)
-        back.read(filled)
-        wait.until(log._waiting.empty, 5)
-        log.say("last")
+        for number in range(50):
+            log.say("said", number=number)
+        os.read(reading, 65536)
+        log.flush()
+        log.say("after")
         log.close()
         monkeypatch.undo()
-        stdout.close()
-        events = [json.loads(line) for line in back.read().splitlines()]
-    lost = sum(event.get("lines", 0) for event in events)
-    assert lost > 0 and lost + len([event for event in events if event["event"] == "event"]) == 10
-    assert events[-1]["event"] == "last"
+        stream.close()
+        events = [json.loads(line) for line in reader.read().splitlines()]
+    said = [event for event in events if event["event"] == "said"]
+    (lost,) = [event["lines"] for event in events if event["event"] == "log_lost"]
+    assert 0 < len(said) == 50 - lost
+    assert events[-1]["event"] == "after"
+
+
+def test_a_line_that_was_written_in_part_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "log"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with file.open("w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        log = EventLog("worker-a")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+        try:
+            log.say("torn")
+            log.flush()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        log.say("after")
+        log.close()
+        monkeypatch.undo()
+    torn, *rest = file.read_text().splitlines()
+    assert (len(torn), [json.loads(line)["event"] for line in rest]) == (20, ["log_lost", "after"])

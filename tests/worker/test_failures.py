@@ -27,6 +27,8 @@ from tests.worker.pretended import CANARY
         (psycopg.OperationalError("the connection is lost"), "conexao"),
         (psycopg.errors.InvalidTextRepresentation(), "conteudo"),
         (psycopg.errors.CheckViolation(), "conteudo"),
+        (psycopg.errors.InvalidParameterValue(), "sistemico"),
+        (psycopg.errors.ObjectNotInPrerequisiteState(), "sistemico"),
         (psycopg.errors.LockNotAvailable(), "sistemico"),
         (psycopg.errors.DiskFull(), "sistemico"),
         (TimeoutError(), "sistemico"),

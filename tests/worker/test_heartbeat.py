@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from lab.base.errors import LabError
 from lab.worker import client, worker
-from lab.worker.client import Claim, Queue
+from lab.worker.client import Claim, Queue, Renewal
 from lab.worker.event_log import EventLog
 from lab.worker.heartbeat import Heartbeat
 from lab.worker.worker import Options
@@ -18,10 +19,11 @@ from tests.helpers import execute, fetch
 from tests.worker.pretended import CANARY, NOWHERE, Pretended, Said, claimed
 
 
-def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: str, log: EventLog) -> None:
+def test_the_heartbeat_renews_what_is_held_and_notices_what_is_lost(queue_09: str) -> None:
     queue, claim = claimed(queue_09)
     beaten = threading.Semaphore(0)
-    log.of = lambda *event, **facts: beaten.release()  # type: ignore[method-assign]
+    log = EventLog("worker-a")
+    log.each = lambda event, claims: beaten.release()  # type: ignore[method-assign]
     heartbeat = Heartbeat(Queue(queue_09, "lab/beat"), 0.01, 30, log)
     heartbeat.hold(claim)
     heartbeat.start()
@@ -53,13 +55,16 @@ class Beats:
         self.counts = dict.fromkeys(answers, 0)
         self.thrice = threading.Event()
 
-    def renew(self, claim: Claim, lease: float) -> bool:
+    def renew(self, claims: Sequence[Claim], lease: float) -> list[Renewal]:
+        return [self.renew_one(claim) for claim in claims]
+
+    def renew_one(self, claim: Claim) -> Renewal:
         self.counts[claim.key] += 1
         if self.counts[claim.key] == 3:
             self.thrice.set()
         if isinstance(answer := self.answers[claim.key], Exception):
             raise answer
-        return bool(answer)
+        return "renovada" if answer else "recusada"
 
     def give_up_waiting(self) -> None: ...
 
@@ -74,17 +79,18 @@ def beating(beats: Any, log: EventLog, *keys: str) -> Heartbeat:
     return heartbeat
 
 
-def test_what_is_lost_is_renewed_no_more(log: EventLog) -> None:
+def test_what_is_lost_is_renewed_no_more() -> None:
     beats = Beats(lost=False, kept=True)
-    heartbeat = beating(beats, log, "lost", "kept")
+    heartbeat = beating(beats, EventLog("worker-a"), "lost", "kept")
     assert beats.thrice.wait(20)
     heartbeat.stop()
     assert beats.counts["lost"] == 1
 
 
 @pytest.mark.parametrize("error", [psycopg.errors.LockNotAvailable(), RuntimeError(CANARY)])
-def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, log: EventLog, error: Exception) -> None:
+def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, error: Exception) -> None:
     beats = Beats(failing=error)
+    log = EventLog("worker-a")
     heartbeat = beating(beats, log, "failing")
     assert beats.thrice.wait(20)
     heartbeat.stop()
@@ -95,11 +101,13 @@ def test_a_renewal_that_fails_is_tried_again_whatever_it_was(said: Said, log: Ev
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_heartbeat_that_has_died_counts_as_a_loss(log: EventLog) -> None:
+def test_a_heartbeat_that_has_died_counts_as_a_loss() -> None:
+    log = EventLog("worker-a")
+
     def broken(*event: object, **facts: object) -> None:
         raise BrokenPipeError
 
-    log.of = broken  # type: ignore[method-assign]
+    log.each = broken  # type: ignore[method-assign]
     heartbeat = beating(Beats(kept=True), log, "kept")
     (claim,) = heartbeat.held()
     heartbeat.join(20)
@@ -111,19 +119,48 @@ def test_a_row_that_is_locked_does_not_cost_the_others_their_renewals(queue_09: 
     for claim in made._queue.claim("worker-a", 2, 30, None):
         made._heartbeat.hold(claim)
     renewed = threading.Event()
-    made._heartbeat._log.of = lambda claim, event, **facts: renewed.set() if event == "renewed" else None  # type: ignore[method-assign]
+    noted: dict[str, list[int]] = {}
+
+    def note(event: str, claims: list[tuple[Claim, object]]) -> None:
+        noted.setdefault(event, [claim.document for claim, _ in claims])
+        renewed.set()
+
+    made._heartbeat._log.each = note  # type: ignore[method-assign, assignment]
     with psycopg.connect(queue_09) as stranger:
         stranger.execute("SELECT FROM sql_semana_12.fila_documentos WHERE documento_id = 1 FOR UPDATE")
         made._heartbeat.start()
         assert renewed.wait(client.LOCK_TIMEOUT - 2)
+    assert noted["renewed"] == [2]
     made._heartbeat.stop()
     made._queue.close()
 
 
-def test_a_heartbeat_stops_while_the_database_is_away(queue_09: str, log: EventLog) -> None:
+def test_a_beat_is_one_statement_whatever_is_held(queue_09: str) -> None:
+    execute(queue_09, "SELECT sql_semana_12.enfileirar('M-' || n, 'm.xml', '<nfe/>') FROM generate_series(1, 996) AS n")
+    made = worker.make(queue_09, Pretended(), Options("worker-a", batch=1000, beat=0.05))
+    made._heartbeat.hold(*made._queue.claim("worker-a", 1000, 30, None))
+    calls: list[int] = []
+    beaten = threading.Event()
+    answers = made._heartbeat._queue._answers
+
+    def counted(*statements: Any) -> Any:
+        calls.append(len(statements))
+        return answers(*statements)
+
+    made._heartbeat._queue._answers = counted  # type: ignore[method-assign]
+    made._heartbeat._log.each = lambda event, claims: beaten.set() if len(list(claims)) == 1000 else None  # type: ignore[method-assign]
+    made._heartbeat.start()
+    assert beaten.wait(20)
+    assert calls[0] == 1
+    assert len(calls) <= 3
+    made._heartbeat.stop()
+    made._queue.close()
+
+
+def test_a_heartbeat_stops_while_the_database_is_away(queue_09: str) -> None:
     away = threading.Event()
     queue = Queue(NOWHERE, "lab/beat", lost=lambda kind, error: away.set())
-    heartbeat = beating(queue, log, "kept")
+    heartbeat = beating(queue, EventLog("worker-a"), "kept")
     assert away.wait(20)
     stopping = threading.Thread(target=heartbeat.stop, daemon=True)
     stopping.start()

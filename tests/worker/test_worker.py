@@ -180,6 +180,17 @@ def test_what_was_in_hand_when_the_database_went_away_is_counted(queue_09: str, 
     assert [event["documents"] for event in said().of("left_behind")] == [3]
 
 
+def test_what_was_not_begun_is_given_back_when_it_is_asked_to_stop(queue_09: str, said: Said) -> None:
+    pretended = Pretended()
+    made = worker.make(queue_09, pretended, Options("worker-a", batch=4, beat=0.0))
+    pretended.before_calling = made.stop
+    made.run()
+    assert len(pretended.called) == 1
+    assert document(queue_09)[0] == "concluido"
+    assert [document(queue_09, number) for number in (2, 3, 4)] == [("pendente", "nao_chamado", None, 0)] * 3
+    assert [event["id"] for event in said().of("given_back")] == [2, 3, 4]
+
+
 # Orphans
 
 
@@ -213,14 +224,14 @@ def test_an_idle_worker_recovers_the_orphans_of_its_tenant(queue_09: str, run: R
 # Processes
 
 
-def test_sigterm_lets_it_finish_what_it_holds_and_claim_no_more(harness: Harness) -> None:
+def test_sigterm_lets_it_finish_what_it_has_begun_and_give_back_the_rest(harness: Harness) -> None:
     held = harness.worker("worker-a", "--batch", "3", "--stop-at", "calling")
     held.wait_for("at")
     held.terminate()
     held.go_on()
     held.drain()
-    states = [each.status for _, each in sorted(harness.tables().documents.items())]
-    assert states == ["concluido", "concluido", "concluido", "pendente"]
+    left = "SELECT status, tentativas FROM sql_semana_12.fila_documentos ORDER BY documento_id"
+    assert fetch(harness.conninfo, left) == [("concluido", 1), ("pendente", 0), ("pendente", 0), ("pendente", 0)]
     assert [event["event"] for event in held.events][-1] == "stopped"
 
 

@@ -113,16 +113,6 @@ def worker(
             ),
         ),
     ] = False,
-    named_statements: Annotated[
-        bool | None,
-        typer.Option(
-            "--named-statements/--no-named-statements",
-            help=say(
-                "Whether the server keeps the statements by name (unless a pooler is in between).",
-                "Se o servidor guarda os comandos pelo nome (a menos que haja um pooler no meio).",
-            ),
-        ),
-    ] = None,
     once: Annotated[bool, typer.Option("--once", help=say("One claim.", "Uma só reserva."))] = False,
     until_empty: Annotated[
         bool,
@@ -138,6 +128,16 @@ def worker(
             help=say(
                 "For drills, stop there (a wrong one is answered with all).",
                 "Para ensaios: para ali (um errado é respondido com a lista).",
+            ),
+        ),
+    ] = None,
+    pooled: Annotated[
+        bool | None,
+        typer.Option(
+            "--pooled/--not-pooled",
+            help=say(
+                "A pooler chooses the session of each transaction (otherwise it is looked for).",
+                "Um pooler escolhe a sessão de cada transação (senão, o worker procura saber).",
             ),
         ),
     ] = None,
@@ -175,7 +175,7 @@ def worker(
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),
-        named_statements=named_statements,
+        pooled=pooled,
     )
     work = PostToReceiver(receiver_url, timeout)
     with ExitStack() as last:

@@ -129,6 +129,8 @@ class _Check:
             self.take_over()
         with self.undone():
             self.repair()
+        with self.undone():
+            self.call("worker", "devolver", [self.document, self.token, self.tenant])
         self.renew()
         for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people):
             with self.undone():
@@ -158,6 +160,7 @@ class _Check:
 
     def renew(self) -> None:
         self.call("worker", "renovar", [self.document, self.token, "1 minute", self.tenant])
+        self.call("worker", "renovar_lote", [[self.document], [self.token], "1 minute", self.tenant])
         self.call(
             "worker", "registrar_etapa", [self.document, self.token, self.place.name("desconhecido"), None, self.tenant]
         )

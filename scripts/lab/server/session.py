@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
@@ -62,10 +64,16 @@ class SessionPins:
         except psycopg.OperationalError as error:
             raise refusals.unreachable(error) from error
 
-    def open(self, conninfo: str, name: str, kind: type[psycopg.Connection] = psycopg.Connection) -> psycopg.Connection:
-        """As `psycopg_connection`, for a caller that waits for a server: raises psycopg.OperationalError if it cannot be reached."""
-        connection = kind.connect(_with_options(conninfo, self.options(), name), autocommit=True)
-        _pin(connection.pgconn)
+    def open(
+        self, conninfo: str, name: str, over: Callable[[int], AbstractContextManager[object]] = nullcontext
+    ) -> psycopg.Connection:
+        """As `psycopg_connection`, for a caller that waits for a server: raises psycopg.OperationalError if it cannot be reached.
+
+        over: what the caller holds over the calls that follow the login, by the number of their socket.
+        """
+        connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
+        with over(connection.fileno()):
+            _pin(connection.pgconn)
         return connection
 
 

@@ -10,16 +10,7 @@ import psycopg
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import (
-    Failure,
-    InProgress,
-    NotSent,
-    OddReference,
-    Rejected,
-    Unanswered,
-    classify,
-    classify_of_queue,
-)
+from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswered, classify, of_protocol, unfit
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
@@ -65,17 +56,15 @@ class Attempts:
             return self._attempt(claim)
         except Unreachable:
             raise
-        except OddReference as odd:
-            # Executed, and known to be: for people, who look it up at the receiver.
-            self._breaker.answered()
-            self._reconcile(claim, odd.failure)
-            return None
         except Exception as error:  # whatever the work raises is a failure of this attempt, not of the worker
             self.give_up(claim, error)
             return None
 
-    def give_up(self, claim: Claim, error: Exception) -> None:
-        """Write down that the attempt has failed, and whether it is known that nothing was executed."""
+    def give_up(self, claim: Claim, error: Exception, failure: Failure | None = None) -> None:
+        """Write down that the attempt has failed, and whether it is known that nothing was executed.
+
+        failure: what it is, if not what the error says of itself.
+        """
         if isinstance(error, Unanswered):
             self._breaker.unanswered(claim.key, error)
         elif isinstance(error, Rejected):
@@ -84,7 +73,7 @@ class Attempts:
         never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
         try:
             if not (isinstance(error, Rejected) or never_sent) or self._record(claim, "nao_chamado"):
-                self._fail(claim, classify_of_queue(error) if isinstance(error, psycopg.Error) else classify(error))
+                self._fail(claim, failure or classify(error))
         except psycopg.Error as silence:
             # Not even that could be written; the lease will end.
             self._log.failure("unwritten", silence, claim)
@@ -149,16 +138,17 @@ class Attempts:
         return lost
 
     def _confirm(self, claim: Claim, reference: str) -> Done | None:
-        """The result is known: written down first, so that no attempt has to ask again, and then the document is finished.
-
-        A stage that the queue refuses to record loses no result: the finish brings the reference, too.
-        """
+        """The result is known: written down first, so that no attempt has to ask again, and then the document is finished."""
+        if why := unfit(reference):
+            self._reconcile(claim, Failure("sistemico", why))
+            return None
         try:
             if not self._record(claim, "obtido", reference):
                 return None
         except psycopg.Error as error:
-            self._log.failure("unrecorded", error, claim)
-            return claim, reference
+            # Executed: whatever refuses to have it written down, the document is not at fault.
+            self.give_up(claim, error, of_protocol(error))
+            return None
         self._pause("obtained")
         return claim, reference
 

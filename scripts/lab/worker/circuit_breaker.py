@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 
 from lab.worker.event_log import EventLog
@@ -53,8 +52,7 @@ class CircuitBreaker:
         self._unanswered = key
         if isinstance(error, NotSent) and error.advice and not self._advised:
             self._advised = True
-            sys.stderr.write(error.advice + "\n")
-            sys.stderr.flush()
+            self._log.advise(error.advice)
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait until it is worth another try, or `stopping` is set."""

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString, TypeVar
+from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.server.session import SCHEMA, SessionPins
+from lab.worker.deadline import Deadline
 from lab.worker.failures import classify, turned_away
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, or to send a statement
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
 # A statement of the protocol takes milliseconds. One that waits longer waits for a session that should not be there.
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
-# The server keeps the statement's; where it says nothing at all, although the network acknowledges what is sent, the client must.
-ANSWER_TIMEOUT, LAST_ANSWER = STATEMENT_TIMEOUT + 5, 5.0  # seconds; LAST_ANSWER once the worker was asked to stop
-# With less than that a commit may be lost though it was reported, and a call be made twice. Anything more is the administrator's choice.
-RAISE_COMMIT = """
-SELECT set_config('synchronous_commit', 'on', FALSE)
-WHERE current_setting('synchronous_commit') IN ('off', 'local')
-"""
-READ_BACK = "SELECT pg_backend_pid(), current_setting('synchronous_commit') IN ('off', 'local')"
+DEADLINE = STATEMENT_TIMEOUT + 5  # seconds, by this process's clock: the server says first what it has stopped
 # Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
 PATIENCE = {
     "connect_timeout": "10",
@@ -47,35 +40,22 @@ CLAIM: LiteralString = (
 )
 FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::BIGINT[], %s::BIGINT[], %s::TEXT[], %s)"
 
+# Set anew in each transaction where the session is a pooler's, and the next transaction has another one.
+OF_A_TRANSACTION = ("lock_timeout", "statement_timeout", "TimeZone", "DateStyle", "IntervalStyle", "xmloption")
+# A claim or a stage whose commit the server may lose is a second call. Stronger than on is the administrator's choice.
+RAISED: LiteralString = (
+    "set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'"
+    " ELSE current_setting('synchronous_commit') END, {})"
+)
+LOOK: LiteralString = (
+    "SELECT pg_backend_pid(), current_setting('search_path'), current_setting('synchronous_commit'), "
+    + RAISED.format("FALSE")
+)
+
+REFUSES_OPTIONS = "unsupported startup parameter: options"
+
 Row = tuple[Any, ...]
-T = TypeVar("T")
-
-
-class Silent(psycopg.OperationalError):
-    """The server has said nothing for as long as a call may take."""
-
-
-class _Connection(psycopg.Connection[Row]):
-    """A connection that is closed where an answer takes longer than `patience` says, in seconds, while it is waited for."""
-
-    patience: Callable[[], float] = staticmethod(lambda: ANSWER_TIMEOUT)
-
-    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        return super().wait(self._limited(gen), interval, timeout)
-
-    def _limited(self, gen: PQGen[T]) -> PQGen[T]:
-        begun = time.monotonic()
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and time.monotonic() - begun > self.patience():
-                    self.pgconn.finish()
-                    raise Silent("the server says nothing")
-                wanted = gen.send(ready)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+Renewal = Literal["renovada", "recusada", "ocupada"]
 
 
 class Unreachable(LabError):
@@ -128,13 +108,9 @@ class Queue:
 
     Each call is a transaction of its own. One that loses its connection, or a collision with another, is sent again, TRIES times
     in all: an outcome is guarded by its token, so sent twice it finishes nothing twice (a stage is recorded anew, under the next
-    version), and what a claim took whose answer was lost is found by its lease. The server parses each statement once a
-    connection (`named_statements`; None: unless a pooler is in between). It waits `lock_timeout` seconds for a locked row, and
-    this client `answer_timeout` seconds for a server that says nothing. Commits are durable: synchronous_commit is raised to on
-    where it is off or local. `told` is told of that, and of a pooler.
 
     Each call may raise psycopg.Error, Unreachable once it was told to give up waiting, and LabError if the server turns the login
-    away or commits cannot be durable.
+    away.
     """
 
     def __init__(
@@ -144,9 +120,10 @@ class Queue:
         schema: str = SCHEMA,
         lost: Callable[[str, psycopg.Error], None] | None = None,
         lock_timeout: float | None = None,
-        answer_timeout: float = ANSWER_TIMEOUT,
-        told: Callable[[str], None] | None = None,
-        named_statements: bool | None = None,
+        *,
+        deadline: float = DEADLINE,
+        pooled: bool | None = None,
+        told: Callable[..., None] = lambda event, **facts: None,
     ) -> None:
         theirs = conninfo_to_dict(conninfo)
         ours = {option: value for option, value in PATIENCE.items() if option not in theirs}
@@ -155,10 +132,6 @@ class Queue:
         self._pins = SessionPins(
             statement_timeout=_milliseconds(STATEMENT_TIMEOUT), lock_timeout=_milliseconds(lock_timeout or LOCK_TIMEOUT)
         )
-        self._answer_timeout = answer_timeout
-        self._told = told or (lambda event: None)
-        self._named_statements = named_statements
-        self._prepare = False
         self._schema = schema
         self._lost = lost or (lambda kind, error: None)
         self._given_up = threading.Event()
@@ -166,6 +139,11 @@ class Queue:
         self._together = False
         self._queries: dict[str, bytes] = {}
         self._sent_again = False
+        self._deadline = Deadline(deadline)
+        self._wants_pooled = pooled
+        self._pooled = False
+        self._told = told
+        self._said: set[str] = set()
 
     @property
     def sent_again(self) -> bool:
@@ -175,9 +153,11 @@ class Queue:
     def give_up_waiting(self) -> None:
         """From now on a lost connection raises Unreachable instead of being waited for."""
         self._given_up.set()
+        self._deadline.hurry()
 
     def close(self) -> None:
         """Close the connection."""
+        self._deadline.close()
         if self._connection is not None:
             self._connection.close()
 
@@ -186,9 +166,20 @@ class Queue:
         """A transaction around several calls and what the block writes itself; if its connection is lost, so is all of it."""
         connection = self._connected()
         self._together = True
+        transaction = connection.transaction()
         try:
-            with connection.transaction():
+            with self._deadline.over(connection.fileno()):
+                transaction.__enter__()
+                if self._pooled:
+                    connection.execute(self._settings())
+            try:
                 yield connection
+            except BaseException:
+                with self._over(connection):
+                    transaction.__exit__(*sys.exc_info())
+                raise
+            with self._over(connection):
+                transaction.__exit__(None, None, None)
         finally:
             self._together = False
 
@@ -196,14 +187,18 @@ class Queue:
         """Claim up to `batch` due documents for `lease` seconds."""
         return [Claim(*row) for row in self._rows(CLAIM, [worker, batch, lease, tenant])]
 
-    def renew(self, claim: Claim, lease: float) -> bool:
-        """Move the deadline; False if the document is no longer this worker's, or its time is up."""
-        return bool(
-            self._rows(
-                "SELECT documento_id FROM {}.renovar(%s, %s, make_interval(secs => %s), %s)",
-                [claim.document, claim.token, lease, claim.tenant],
-            )
+    def renew(self, claims: Sequence[Claim], lease: float) -> list[Renewal]:
+        """Move the deadlines in one statement; what became of each, in the order of `claims`."""
+        rows = self._rows(
+            "SELECT documento_id, resultado FROM {}.renovar_lote(%s::BIGINT[], %s::BIGINT[], make_interval(secs => %s), %s)",
+            [[claim.document for claim in claims], [claim.token for claim in claims], lease, _tenant(claims)],
         )
+        results: dict[int, Renewal] = dict(rows)
+        return [results[claim.document] for claim in claims]
+
+    def give_back(self, claim: Claim) -> int | None:
+        """Give back what was not begun, in general without an attempt charged; the new version, None if it is not this worker's."""
+        return self._version("SELECT versao FROM {}.devolver(%s, %s, %s)", [claim.document, claim.token, claim.tenant])
 
     def record(self, claim: Claim, stage: str, reference: str | None, lease: float) -> int | None:
         """Record the stage and renew for `lease` seconds; the new version, None if the document is no longer this worker's.
@@ -289,10 +284,15 @@ class Queue:
         while True:
             connection = self._connected()
             try:
+                settings = self._pooled and not self._together
                 # What goes to the server without a Sync in between is one transaction to it.
-                with connection.pipeline() if len(calls) > 1 else nullcontext():
+                together = connection.pipeline() if len(calls) > 1 or settings else nullcontext()
+                with self._over(connection), together:
+                    if settings:
+                        connection.execute(self._settings(), prepare=False)
                     cursors = [
-                        connection.execute(self._query(text), values, prepare=self._prepare) for text, values in calls
+                        connection.execute(self._query(text), values, prepare=not self._pooled)
+                        for text, values in calls
                     ]
                 return [cursor.fetchall() for cursor in cursors]
             except psycopg.Error as error:
@@ -304,6 +304,8 @@ class Queue:
                 if connection.closed:
                     self._lost("database_lost", error)
                     self._sent_again = True
+                    if self._deadline.passed and self._given_up.is_set():
+                        raise Unreachable from None
                 elif classify(error).category == "impasse":
                     # It is rolled back already: this is a new transaction with a new snapshot.
                     self._lost("collision", error)
@@ -318,50 +320,56 @@ class Queue:
             self._queries[statement] = sql.SQL(statement).format(sql.Identifier(self._schema)).as_bytes()
         return self._queries[statement]
 
+    def _over(self, connection: psycopg.Connection) -> AbstractContextManager[None]:
+        """The deadline over calls on this connection; none if it is lost, which the call will say."""
+        return nullcontext() if connection.closed else self._deadline.over(connection.fileno())
+
     def _connected(self) -> psycopg.Connection:
         """The connection, made anew if it was lost."""
         pause = FIRST_PAUSE
         while self._connection is None or self._connection.closed:
             try:
-                self._connection = self._opened()
+                connection = self._pins.open(self._conninfo, self._name, self._deadline.over)
+                self._connection = connection  # from now on `close` closes it
+                with self._deadline.over(connection.fileno()):
+                    self._look_at(connection)
             except psycopg.OperationalError as error:
+                if self._connection is not None:
+                    self._connection.close()
                 if turned_away(error):
                     raise _turned_away() from None
+                if REFUSES_OPTIONS in str(error):
+                    raise _refuses_options() from None
                 self._lost("database_away", error)
                 if self._given_up.wait(pause):
                     raise Unreachable from None
                 pause = min(2 * pause, LONGEST_PAUSE)
         return self._connection
 
-    def _opened(self) -> psycopg.Connection:
-        """A new connection whose commits are durable.
+    def _look_at(self, connection: psycopg.Connection) -> None:
+        """See through what the connection goes, and have its commits last."""
+        row = connection.execute(LOOK, prepare=False).fetchone()
+        assert row is not None
+        backend, path, found, now = row
+        looks_pooled = backend != connection.info.backend_pid or path != self._pins.settings()["search_path"]
+        self._pooled = looks_pooled if self._wants_pooled is None else self._wants_pooled
+        if self._pooled:
+            connection.prepare_threshold = None
+            self._tell("pooled")
+        if found != now:
+            self._tell("synchronous_commit", found=found, now=now)
 
-        Raises psycopg.OperationalError if the server is away, LabError if what stands in between does not let commits be so.
-        """
-        connection = self._pins.open(self._conninfo, self._name, _Connection)
-        assert isinstance(connection, _Connection)
-        connection.patience = lambda: LAST_ANSWER if self._given_up.is_set() else self._answer_timeout
-        if connection.execute(RAISE_COMMIT).fetchone():
-            self._told("synchronous_commit_raised")
-        process, fleeting = connection.execute(READ_BACK).fetchone() or (0, True)
-        if fleeting:
-            connection.close()
-            raise LabError(
-                say(
-                    "synchronous_commit cannot be raised to on here: is there a pooler in between that drops settings? Set it for the"
-                    " account: ALTER ROLE … SET synchronous_commit = on;",
-                    "Não dá para elevar synchronous_commit para on aqui: há no meio um pooler que descarta configurações? Defina na"
-                    " conta: ALTER ROLE … SET synchronous_commit = on;",
-                )
-            )
-        # Behind a pooler the process that answers is not the one that was connected to: statements that are prepared there under a
-        # name may be another client's.
-        pooled = process != connection.info.backend_pid
-        if pooled:
-            self._told("pooler")
-        self._prepare = not pooled if self._named_statements is None else self._named_statements
-        connection.prepare_threshold = 5 if self._prepare else None
-        return connection
+    def _tell(self, event: str, **facts: str) -> None:
+        """Say it once, not at each connection."""
+        if event not in self._said:
+            self._said.add(event)
+            self._told(event, **facts)
+
+    def _settings(self) -> sql.Composed:
+        """The statement that gives the transaction its settings, where a session keeps none."""
+        pins = self._pins.settings()
+        pairs = [sql.SQL("set_config({}, {}, TRUE)").format(name, pins[name]) for name in OF_A_TRANSACTION]
+        return sql.SQL("SELECT {}").format(sql.SQL(", ").join([*pairs, sql.SQL(RAISED.format("TRUE"))]))
 
 
 def _milliseconds(seconds: float) -> str:
@@ -377,16 +385,32 @@ def _turned_away() -> LabError:
     )
 
 
+def _refuses_options() -> LabError:
+    return LabError(
+        say(
+            "A pooler in front of the server refuses the settings of a session. Have it pass over them (PgBouncer:"
+            " ignore_startup_parameters = options), or connect to the server itself.",
+            "Um pooler na frente do servidor recusa as configurações da sessão. Faça-o ignorá-las (PgBouncer:"
+            " ignore_startup_parameters = options) ou conecte-se direto ao servidor.",
+        )
+    )
+
+
 def _batch(done: Sequence[Done]) -> list[object]:
-    """The arguments of `FINISH`. Its tenant is null, which is any, unless it is the same for all."""
+    """The arguments of `FINISH`."""
     references = [reference for _, reference in done]
-    tenants = {claim.tenant for claim, _ in done}
     return [
         [claim.document for claim, _ in done],
         [claim.token for claim, _ in done],
         references if any(references) else None,
-        tenants.pop() if len(tenants) == 1 else None,
+        _tenant([claim for claim, _ in done]),
     ]
+
+
+def _tenant(claims: Sequence[Claim]) -> str | None:
+    """The one tenant of all; null, which is any, if there are several."""
+    tenants = {claim.tenant for claim in claims}
+    return tenants.pop() if len(tenants) == 1 else None
 
 
 def _versions(done: Sequence[Done], rows: Sequence[Row]) -> list[int | None]:

@@ -17,6 +17,8 @@ Category = Literal["conteudo", "sistemico", "conexao", "impasse"]
 CONTENT_CLASSES = ("22", "23")
 CONNECTION_CLASSES = ("08",)
 CONNECTION_STATES = ("57P01", "57P02", "57P03", "57P05", "25P03")
+# How the protocol refuses a call that makes no sense, and a state that is not ready for it: the worker's fault, not the document's.
+PROTOCOL_STATES = ("22023", "55000")
 # A deadlock's victim and a serialization failure: the transaction was rolled back whole, and may simply be run again.
 COLLISIONS = ("40001", "40P01")
 # What the next call would meet as well: an argument, a statement or a privilege, a schema. All else passes by, or is fixed by
@@ -28,6 +30,8 @@ TURNED_AWAY = re.compile(
     r"authentication failed|no pg_hba\.conf entry|(role|database) \".*\" does not exist|not permitted to log in"
     r"|permission denied for database|no password supplied"
 )
+LONGEST_REFERENCE = 200  # characters
+SHOWN = 60  # characters of a reference that is unfit
 # Answers by which the receiver says that it has executed nothing and never will. A 404 is not among them: it may come from a
 # mistyped address, which no document should suffer for.
 REJECTIONS = (400, 413, 415, 422)
@@ -78,20 +82,6 @@ class InProgress(Unanswered):
         super().__init__("sistemico", "the receiver is still at it", response)
 
 
-class OddReference(Exception):
-    """The receiver has executed the call, and its reference is none that the queue can keep: a known result, for people.
-
-    `reason` tells the reference, cut short.
-    """
-
-    LONGEST = 60  # characters of it that are told
-
-    def __init__(self, reference: object, response: str | None = None) -> None:
-        told = ascii(reference)[: self.LONGEST]
-        self.failure = Failure("sistemico", f"executed, but its reference cannot be kept: {told}", response)
-        super().__init__(self.failure.reason)
-
-
 class BadDocument(Exception):
     """The document cannot be worked on by any worker; the text says why and quotes nothing of it."""
 
@@ -118,10 +108,19 @@ def classify(error: Exception) -> Failure:
     return Failure("sistemico", type(error).__name__)
 
 
-def classify_of_queue(error: psycopg.Error) -> Failure:
-    """The failure that a refusal by the queue is: this worker's fault or the moment's, never the document's."""
+def unfit(reference: str) -> str | None:
+    """What is wrong with a receiver's reference, short and escaped, if the queue cannot keep it; None if it can."""
+    if reference.strip() and reference.isprintable() and len(reference) <= LONGEST_REFERENCE:
+        return None
+    # Not in quotes, between which `resumir` keeps nothing.
+    shown = reference[:SHOWN].encode("unicode_escape").decode() or "nothing"
+    return f"executed; the receiver's reference is unfit to be kept ({len(reference)} characters): {shown}"
+
+
+def of_protocol(error: psycopg.Error) -> Failure:
+    """The failure of a call to the protocol itself: never the document's content, which the call does not carry."""
     failure = classify(error)
-    return failure if failure.category != "conteudo" else Failure("sistemico", failure.reason)
+    return Failure("sistemico", failure.reason) if failure.category == "conteudo" else failure
 
 
 def lasts(error: psycopg.Error) -> bool:
@@ -140,7 +139,8 @@ def _of_sqlstate(sqlstate: str | None) -> Failure:
         return Failure("conexao", reason)
     if sqlstate in COLLISIONS:
         return Failure("impasse", reason)
-    return Failure("conteudo" if sqlstate.startswith(CONTENT_CLASSES) else "sistemico", reason)
+    of_the_data = sqlstate.startswith(CONTENT_CLASSES) and sqlstate not in PROTOCOL_STATES
+    return Failure("conteudo" if of_the_data else "sistemico", reason)
 
 
 def of_status(status: int, response: str | None = None) -> Exception:

@@ -15,7 +15,7 @@ from defusedxml.ElementTree import fromstring
 
 from lab.base.errors import LabError
 from lab.base.language import say
-from lab.worker.failures import BadDocument, InProgress, NotSent, OddReference, Unanswered, classify, of_status
+from lab.worker.failures import BadDocument, InProgress, NotSent, Unanswered, classify, of_status
 
 NFE = "{http://www.portalfiscal.inf.br/nfe}"
 LONGEST_ANSWER = 65_536  # bytes
@@ -24,7 +24,10 @@ LONGEST_ID = 64  # characters, as escaped
 
 @dataclass(frozen=True)
 class Answer:
-    """What the receiver answers to a call: its reference, and whether it had executed the key before."""
+    """What the receiver answers to a call: its reference, and whether it had executed the key before.
+
+    A reference that the queue cannot keep (blank, unprintable, more than 200 characters) is a result all the same, for people.
+    """
 
     reference: str
     repeated: bool = False
@@ -45,13 +48,10 @@ class Work(Protocol):
         """What is to be sent. Raises BadDocument, or what `failures.classify` knows."""
 
     def call(self, key: str, content: bytes) -> Answer:
-        """Have it executed. Raises NotSent, Unanswered, Rejected or OddReference."""
+        """Have it executed. Raises NotSent, Unanswered or Rejected."""
 
     def ask(self, key: str) -> str | None:
-        """The reference of what was executed under this key, None if nothing was.
-
-        Raises Unanswered, OddReference, InProgress if it is at it.
-        """
+        """The reference of what was executed under this key, None if nothing was. Raises Unanswered, InProgress if it is at it."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,8 @@ def _advice(url: str) -> str:
 
 
 def _reference(answer: dict[str, Any], response: str | None) -> str:
-    """The reference in an answer; raises Unanswered without one, OddReference for one that the queue cannot keep."""
-    if "reference" not in answer:
+    """The reference in an answer, fit to be kept or not; raises Unanswered where there is none."""
+    reference = answer.get("reference")
+    if not isinstance(reference, str):
         raise Unanswered("sistemico", "an answer without a reference", response)
-    reference = answer["reference"]
-    if not isinstance(reference, str) or not reference.strip() or not reference.isprintable() or len(reference) > 200:
-        raise OddReference(reference, response)
     return reference

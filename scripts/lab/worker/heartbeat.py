@@ -9,11 +9,10 @@ from lab.worker.event_log import EventLog
 
 
 class Heartbeat(threading.Thread):
-    """Renews every document held, each `every` seconds (0: never), for `lease` seconds.
+    """Renews every document held, each `every` seconds (0: never), for `lease` seconds, in one statement.
 
-    A renewal that changes no row says that the document is another worker's, or that its time is up: it is renewed no more, and
-    `lost` says so. One that fails is tried again at the next beat. `queue` is this thread's alone, and waits for a locked row much
-    shorter than a beat lasts: a session that holds one document back shall not cost the worker the others.
+    A renewal that is refused says that the document is another worker's, or that its time is up: it is renewed no more, and `lost`
+    says so. What another session has locked, and all of a beat that fails, is tried again at the next. `queue` is this thread's alone.
     """
 
     def __init__(self, queue: Queue, every: float, lease: float, log: EventLog) -> None:
@@ -62,21 +61,21 @@ class Heartbeat(threading.Thread):
         if not self._every:
             return
         while not self._stopping.wait(self._every):
-            for claim in self.held():
-                if not self.lost(claim):
-                    self._beat(claim)
+            if claims := [claim for claim in self.held() if not self.lost(claim)]:
+                self._beat(claims)
 
-    def _beat(self, claim: Claim) -> None:
+    def _beat(self, claims: list[Claim]) -> None:
         try:
-            renewed = self._queue.renew(claim, self._lease)
+            renewals = list(zip(claims, self._queue.renew(claims, self._lease), strict=True))
         except Unreachable:
             return
         except Exception as error:
-            # The next beat tries again; if none succeeds, the lease ends, as it should.
-            self._log.failure("not_renewed", error, claim)
+            # The next beat tries again; if none succeeds, the leases end, as they should.
+            self._log.failure("not_renewed", error)
             return
         with self._turn:
-            if not renewed and claim.token in self._held:
-                self._lost.add(claim.token)
-        if renewed:
-            self._log.of(claim, "renewed")
+            self._lost.update(
+                claim.token for claim, renewal in renewals if renewal == "recusada" and claim.token in self._held
+            )
+        self._log.each("renewed", [(claim, {}) for claim, renewal in renewals if renewal == "renovada"])
+        self._log.each("busy", [(claim, {}) for claim, renewal in renewals if renewal == "ocupada"])

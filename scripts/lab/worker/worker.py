@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import FrameType
@@ -19,14 +20,14 @@ from lab.worker.attempt import STOPS as STOPS
 from lab.worker.attempt import Attempts
 from lab.worker.attempt import StopAt as StopAt
 from lab.worker.circuit_breaker import CircuitBreaker
-from lab.worker.client import Claim, Done, Queue, Unreachable
+from lab.worker.client import DEADLINE, Claim, Done, Queue, Unreachable
 from lab.worker.event_log import EventLog
-from lab.worker.failures import lasts
+from lab.worker.failures import lasts, of_protocol
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
+SHORTEST_DEADLINE = 1.0  # seconds
 LOOKS_FOR_SIGNALS = 0.2  # seconds between two
-LEAST_PATIENCE = 1.0  # seconds that the heartbeat gives a server that says nothing
 
 
 class Found(Enum):
@@ -45,8 +46,8 @@ class Options:
     seconds between renewals (None: a third of the lease; 0: none). longest_pause: seconds at most between two looks at a
     receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people. rounds:
     how many claims at most (None: no end). until_empty: end when no document (of the tenant) is due or put off; one in other
-    hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once.
-    named_statements: whether the server keeps the statements by name (None: unless a pooler is in between).
+    hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once. pooled:
+    see Queue.
 
     Raises LabError for a beat that would come too late for the lease.
     """
@@ -62,7 +63,7 @@ class Options:
     rounds: int | None = None
     until_empty: bool = False
     stop_at: StopAt | None = None
-    named_statements: bool | None = None
+    pooled: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds_between_beats < self.lease:
@@ -83,7 +84,7 @@ class Options:
 class Worker:
     """One worker on a queue; `work` is what it does with a document. It runs in the thread that calls `run`.
 
-    What it holds when it is asked to stop it brings to an end, and claims nothing more.
+    What it has begun when it is asked to stop it brings to an end, what it has not it gives back, and claims nothing more.
     """
 
     def __init__(self, queue: Queue, heartbeat: Heartbeat, work: Work, options: Options, log: EventLog) -> None:
@@ -159,7 +160,10 @@ class Worker:
             if claim_alone and lasts(error):
                 raise _refusal(error) from None
             return Found.NOTHING_NOW
-        for claim in claims:
+        for number, claim in enumerate(claims):
+            if self._stopping.is_set():
+                self._give_back(claims[number:])
+                break
             self._take(claim)
         return Found.DOCUMENTS
 
@@ -216,6 +220,17 @@ class Worker:
         else:
             self._heartbeat.release(claim)
 
+    def _give_back(self, claims: Sequence[Claim]) -> None:
+        """What was not begun before the worker was asked to stop is for others, at once."""
+        for claim in claims:
+            try:
+                self._attempts.written(claim, "given_back", self._queue.give_back(claim))
+            except Unreachable:
+                raise
+            except psycopg.Error as error:
+                self._log.failure("unwritten", error, claim)
+            self._heartbeat.release(claim)
+
     def _finish_all(self) -> None:
         """Finish what is done, without a claim: together, and if that is refused each alone, so that one keeps back no other."""
         if not self._done:
@@ -227,7 +242,7 @@ class Worker:
                 try:
                     self._attempts.written(claim, "finished", self._queue.finish(claim, reference))
                 except psycopg.Error as error:
-                    self._attempts.give_up(claim, error)
+                    self._attempts.give_up(claim, error, of_protocol(error))
             self._let_go()
 
     def _finished(self, versions: list[int | None]) -> None:
@@ -245,6 +260,7 @@ class Worker:
             return
         self._stop_at = None
         self._log.say("at", point=here)
+        self._log.flush()
         sys.stdin.readline()
 
 
@@ -294,22 +310,15 @@ def make(conninfo: str, work: Work, options: Options, schema: str = SCHEMA) -> W
     """A worker on the queue in `schema`, with its connections: one for its statements, one for the heartbeat."""
     log = EventLog(options.name)
     beat = options.seconds_between_beats
-    queue = Queue(
-        conninfo,
-        f"lab/{options.name}",
-        schema,
-        log.failure,
-        told=log.say,
-        named_statements=options.named_statements,
-    )
+    queue = Queue(conninfo, f"lab/{options.name}", schema, log.failure, pooled=options.pooled, told=log.say)
     beats = Queue(
         conninfo,
         f"lab/{options.name}/heartbeat",
         schema,
         log.failure,
-        lock_timeout=beat / 10,
-        answer_timeout=max(beat, LEAST_PATIENCE),
-        named_statements=options.named_statements,
+        # One that is not answered leaves the next beats their time.
+        deadline=min(DEADLINE, max(beat, SHORTEST_DEADLINE)),
+        pooled=options.pooled,
     )
     heartbeat = Heartbeat(beats, beat, options.lease, log)
     return Worker(queue, heartbeat, work, options, log)
