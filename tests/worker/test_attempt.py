@@ -239,6 +239,38 @@ def test_unknown_irreversible_and_the_receiver_cannot_be_asked_is_for_people(que
     assert ran.names() == ["claimed", "reconciliation"]
 
 
+@pytest.mark.parametrize(
+    ("receiver", "asked", "called", "status"),
+    [
+        ("both", 1, 1, "concluido"),
+        ("query", 1, 1, "concluido"),
+        ("keys", 0, 1, "concluido"),
+        ("neither", 0, 0, "conciliacao"),
+    ],
+)
+@pytest.mark.parametrize("irreversible", [False, True])
+def test_unknown_is_found_out_as_the_receiver_can(
+    queue_09: str, run: Run, receiver: str, asked: int, called: int, status: str, irreversible: bool
+) -> None:
+    left_by_a_dead_worker(queue_09, ("desconhecido", None))
+    pretended = Pretended()
+    run(pretended, receiver=receiver, irreversible=irreversible)
+    assert (len(pretended.asked), len(pretended.called), document(queue_09)[0]) == (asked, called, status)
+
+
+@pytest.mark.parametrize("irreversible", [False, True])
+def test_a_question_that_was_not_sent_is_asked_again(queue_09: str, run: Run, irreversible: bool) -> None:
+    left_by_a_dead_worker(queue_09, ("desconhecido", None))
+    run(Pretended(asking_raises=NotSent("conexao", "x")), irreversible=irreversible)
+    assert document(queue_09) == ("pendente", "desconhecido", "conexao", 2)
+
+
+def test_a_call_that_is_in_progress_is_waited_for(queue_09: str, run: Run) -> None:
+    ran = run(Pretended(calls_raise=InProgress()), receiver="keys")
+    assert document(queue_09) == ("pendente", "desconhecido", "sistemico", 1)
+    assert ran.of("resting") == []
+
+
 @pytest.mark.parametrize("last", [(), (("confirmando", None),)], ids=["obtido", "confirmando"])
 def test_a_result_that_was_obtained_is_finished_without_asking(
     queue_09: str, run: Run, last: tuple[tuple[str, None], ...]

@@ -113,6 +113,17 @@ def worker(
             ),
         ),
     ] = False,
+    receiver_knows: Annotated[
+        str,
+        typer.Option(
+            "--receiver-knows",
+            metavar="both|keys|query|neither",
+            help=say(
+                "Executes a key once (keys), tells what became of it (query): how an unknown result is found out.",
+                "Executa cada chave uma só vez (keys), diz o que foi feito dela (query): como se descobre um resultado desconhecido.",
+            ),
+        ),
+    ] = "both",
     once: Annotated[bool, typer.Option("--once", help=say("One claim.", "Uma só reserva."))] = False,
     until_empty: Annotated[
         bool,
@@ -163,6 +174,8 @@ def worker(
 
     if stop_at is not None and stop_at not in processes.STOPS:
         raise typer.BadParameter(none_of(stop_at, processes.STOPS))
+    if receiver_knows not in processes.RECEIVERS:
+        raise typer.BadParameter(none_of(receiver_knows, processes.RECEIVERS))
     options = processes.Options(
         name=name,
         batch=batch,
@@ -172,6 +185,7 @@ def worker(
         beat=beat,
         longest_pause=rest,
         irreversible=irreversible,
+        receiver=cast("processes.Knows", receiver_knows),
         rounds=1 if once else None,
         until_empty=until_empty,
         stop_at=cast("processes.StopAt | None", stop_at),

@@ -14,6 +14,9 @@ from lab.worker.failures import Failure, InProgress, NotSent, Rejected, Unanswer
 from lab.worker.handler import Work
 from lab.worker.heartbeat import Heartbeat
 
+# What a receiver can: execute a key once, answer what became of one.
+Knows = Literal["both", "keys", "query", "neither"]
+RECEIVERS: tuple[str, ...] = get_args(Knows)
 StopAt = Literal["locked", "claimed", "calling", "called", "obtained"]
 STOPS: tuple[str, ...] = get_args(StopAt)
 
@@ -21,8 +24,8 @@ STOPS: tuple[str, ...] = get_args(StopAt)
 class Attempts:
     """What a worker does with a claimed document.
 
-    lease: seconds, from each stage on. irreversible: an unknown result is for people. pause: called at each of STOPS that an
-    attempt comes to.
+    lease: seconds, from each stage on. irreversible: an unknown result is for people. receiver: what it can. pause: called
+    at each of STOPS that an attempt comes to.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Attempts:
         *,
         lease: float,
         irreversible: bool,
+        receiver: Knows,
         pause: Callable[[StopAt], None],
     ) -> None:
         self._queue = queue
@@ -44,6 +48,7 @@ class Attempts:
         self._log = log
         self._lease = lease
         self._irreversible = irreversible
+        self._receiver = receiver
         self._pause = pause
 
     def make(self, claim: Claim) -> Done | None:
@@ -65,10 +70,10 @@ class Attempts:
 
         failure: what it is, if not what the error says of itself.
         """
-        if isinstance(error, Unanswered):
-            self._breaker.unanswered(claim.key, error)
-        elif isinstance(error, Rejected):
+        if isinstance(error, (Rejected, InProgress)):
             self._breaker.answered()
+        elif isinstance(error, Unanswered):
+            self._breaker.unanswered(claim.key, error)
         # Only where no attempt called before does an unsent call tell that the receiver was not called.
         never_sent = isinstance(error, NotSent) and claim.stage == "nao_chamado"
         try:
@@ -100,7 +105,13 @@ class Attempts:
         if not self._work.outside:
             self._work.prepare(claim.payload)
             return claim, None
-        if claim.stage == "desconhecido":
+        if claim.stage == "desconhecido" and self._receiver == "neither":
+            self._reconcile(
+                claim, Failure("sistemico", "unknown result, and the receiver knows neither keys nor questions")
+            )
+            return None
+        # One that knows keys and no questions tells by a repeated call: it gives the first result back.
+        if claim.stage == "desconhecido" and self._receiver != "keys":
             try:
                 reference = self._work.ask(claim.key)
             except InProgress as wait:
@@ -108,6 +119,11 @@ class Attempts:
                 self._breaker.answered()
                 self._log.of(claim, "asked", in_progress=True)
                 self._fail(claim, wait.failure)
+                return None
+            except NotSent as away:
+                # The question did not leave: whether it can be answered is not known yet.
+                self._breaker.unanswered(claim.key, away)
+                self._fail(claim, away.failure)
                 return None
             except Unanswered as silence:
                 self._cannot_be_asked(claim, silence)

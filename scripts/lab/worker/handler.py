@@ -48,7 +48,7 @@ class Work(Protocol):
         """What is to be sent. Raises BadDocument, or what `failures.classify` knows."""
 
     def call(self, key: str, content: bytes) -> Answer:
-        """Have it executed. Raises NotSent, Unanswered or Rejected."""
+        """Have it executed. Raises NotSent, Unanswered (InProgress if it is at it already) or Rejected."""
 
     def ask(self, key: str) -> str | None:
         """The reference of what was executed under this key, None if nothing was. Raises Unanswered, InProgress if it is at it."""
@@ -86,6 +86,8 @@ class PostToReceiver:
 
     def call(self, key: str, content: bytes) -> Answer:
         status, answer, response = self._exchange("POST", "/documents", content, _key(key))
+        if status in (202, 409) and answer.get("in_progress") is True:
+            raise InProgress(response)
         if status not in (200, 201):
             raise of_status(status, response)
         return Answer(_reference(answer, response), answer.get("repeated") is True)
@@ -94,7 +96,7 @@ class PostToReceiver:
         status, answer, response = self._exchange("GET", "/operations", headers=_key(key))
         if status == 404 and answer.get("known") is False:
             return None
-        if status == 202 and answer.get("in_progress") is True:
+        if status in (202, 409) and answer.get("in_progress") is True:
             raise InProgress(response)
         if status != 200:
             raise Unanswered("sistemico", f"HTTP {status}", response)

@@ -16,8 +16,10 @@ import psycopg
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.server.session import SCHEMA
+from lab.worker.attempt import RECEIVERS as RECEIVERS
 from lab.worker.attempt import STOPS as STOPS
 from lab.worker.attempt import Attempts
+from lab.worker.attempt import Knows as Knows
 from lab.worker.attempt import StopAt as StopAt
 from lab.worker.circuit_breaker import CircuitBreaker
 from lab.worker.client import DEADLINE, Claim, Done, Queue, Unreachable
@@ -44,10 +46,11 @@ class Options:
 
     batch: documents a claim. lease: seconds. tenant: None for any. poll: seconds between two looks at an empty queue. beat:
     seconds between renewals (None: a third of the lease; 0: none). longest_pause: seconds at most between two looks at a
-    receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people. rounds:
-    how many claims at most (None: no end). until_empty: end when no document (of the tenant) is due or put off; one in other
-    hands then is not waited for. stop_at: for drills, the point at which to say so and wait for a line on stdin, once. pooled:
-    see Queue.
+    receiver that does not answer. irreversible: an effect that cannot be undone, so that an unknown result is for people.
+    receiver: what it can: execute a key once ("keys"), tell what became of one ("query"), "both" or "neither"; an unknown
+    result is repeated under its key, asked for, or for people accordingly. rounds: how many claims at most (None: no end).
+    until_empty: end when no document (of the tenant) is due or put off; one in other hands then is not waited for. stop_at: for
+    drills, the point at which to say so and wait for a line on stdin, once. pooled: see Queue.
 
     Raises LabError for a beat that would come too late for the lease.
     """
@@ -60,6 +63,7 @@ class Options:
     beat: float | None = None
     longest_pause: float = 60.0
     irreversible: bool = False
+    receiver: Knows = "both"
     rounds: int | None = None
     until_empty: bool = False
     stop_at: StopAt | None = None
@@ -101,6 +105,7 @@ class Worker:
             log,
             lease=options.lease,
             irreversible=options.irreversible,
+            receiver=options.receiver,
             pause=self._pause,
         )
         self._recovered = time.monotonic()
