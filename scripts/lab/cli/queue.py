@@ -117,10 +117,10 @@ def worker(
         str,
         typer.Option(
             "--receiver-knows",
-            metavar="both|keys|query|neither",
+            metavar=say("ABILITY", "CAPACIDADE"),
             help=say(
-                "Executes a key once (keys), tells what became of it (query): how an unknown result is found out.",
-                "Executa cada chave uma só vez (keys), diz o que foi feito dela (query): como se descobre um resultado desconhecido.",
+                "How an unknown result is found out (a wrong one is answered with all).",
+                "Como se descobre um resultado desconhecido (uma errada é respondida com a lista).",
             ),
         ),
     ] = "both",
