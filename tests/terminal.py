@@ -25,7 +25,8 @@ SECONDS = 30.0
 class Grid:
     """A screen of so many rows and columns, which knows the few control codes that the lab uses, and fails on any other.
 
-    `overflowed` counts the lines that were too long for it, and went on in the next row by themselves.
+    `overflowed` counts the lines that were too long for it, and went on in the next row by themselves; `pushed_out` holds
+    the lines that left a scrolling region, where no scrollback keeps them, without a key being pressed since they came.
     """
 
     def __init__(self, rows: int, columns: int) -> None:
@@ -35,6 +36,9 @@ class Grid:
         self.saved = (0, 0)
         self.top, self.bottom = 0, rows - 1
         self.overflowed = 0
+        self.pushed_out: list[str] = []
+        self.keys = 0
+        self.since = [0] * rows  # by row: how many keys had been pressed when it was written
         self.rest = ""
 
     def write(self, text: str) -> None:
@@ -66,12 +70,17 @@ class Grid:
                     self.feed()
                     self.overflowed += 1
                 self.cells[self.row][self.column] = character
+                self.since[self.row] = self.keys
                 self.column += 1
 
     def feed(self) -> None:
         if self.row == self.bottom:
-            del self.cells[self.top]
+            line = "".join(self.cells[self.top]).rstrip()
+            if self.top and line and self.since[self.top] == self.keys:
+                self.pushed_out.append(line)
+            del self.cells[self.top], self.since[self.top]
             self.cells.insert(self.bottom, [" "] * self.columns)
+            self.since.insert(self.bottom, self.keys)
         elif self.row < self.rows - 1:
             self.row += 1
 
@@ -137,6 +146,7 @@ class Terminal:
             assert self.read(0.05), f"ended before: {seen}\n{self.grid}"
 
     def type(self, text: str) -> None:
+        self.grid.keys += 1
         os.write(self.master, text.encode())
 
     def attributes(self) -> list[object]:

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -22,6 +22,7 @@ from tests.terminal import Grid, Terminal, lab_in_terminal
 
 SIZES = [(24, 80), (30, 100)]
 THREE_SESSIONS = "02_third_session"
+MORE = ["Enter: more >", "Enter: continua >"]
 QUEUE = """
 SELECT documento_id, status, worker_id, token_reserva, round(extract(epoch FROM reservado_ate - relogio()))::INTEGER
 FROM sql_semana_12.fila_documentos
@@ -49,12 +50,24 @@ def stepping(name: str, rows: int = 24, columns: int = 80, language: str = "en")
 
 def at_step(terminal: Terminal, number: int) -> None:
     """Wait for the prompt before that step."""
-    terminal.until(lambda grid: f"[{number}/" in prompt(grid))
+    turn_pages(terminal, lambda grid: f"[{number}/" in prompt(grid))
 
 
 def at_the_end(terminal: Terminal) -> None:
     """Wait for the prompt after the last step."""
-    terminal.until(lambda grid: prompt(grid).startswith("Enter: "))
+    turn_pages(terminal, lambda grid: prompt(grid).startswith("Enter: ") and prompt(grid) not in MORE)
+
+
+def turn_pages(terminal: Terminal, there: Callable[[Grid], bool]) -> int:
+    """Press Enter before each further page until it is there; returns how many pages were turned."""
+    turned = 0
+    while True:
+        terminal.until(lambda grid: prompt(grid) in MORE or there(grid))
+        if there(terminal.grid):
+            return turned
+        turned += 1
+        terminal.type("\n")
+        terminal.until(lambda grid: prompt(grid) not in MORE)
 
 
 def prompt(grid: Grid) -> str:
@@ -80,7 +93,7 @@ def beside(server: Target) -> Iterator[psycopg.Connection]:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("language", ["en", "pt"])
 @pytest.mark.parametrize(("rows", "columns"), SIZES)
-@pytest.mark.parametrize("name", [THREE_SESSIONS, "06_late_writes", "09_unknown"])
+@pytest.mark.parametrize("name", [THREE_SESSIONS, "04_fields", "06_late_writes", "09_unknown"])
 def test_the_head_is_on_the_screen_at_every_step_and_no_line_is_wider(
     name: str, rows: int, columns: int, language: str
 ) -> None:
@@ -125,6 +138,7 @@ def go_through(terminal: Terminal, wanted: list[Told], language: str) -> None:
         terminal.type("\n")
     assert terminal.wait() == 0
     assert terminal.grid.overflowed == 0
+    assert terminal.grid.pushed_out == []
 
 
 @pytest.mark.thorough
@@ -233,6 +247,36 @@ def test_keys_repeat_look_back_and_stop_and_a_guess_stands_beside_the_answer() -
         assert re.search(r"guess +document 7  →  [AB]: ", str(terminal.grid))
         terminal.type("q\n")
         assert terminal.wait() == 0
+
+
+def test_what_is_longer_than_the_screen_comes_in_pages_also_when_looked_back_at() -> None:
+    statement = told("04_fields").scenario.steps[0].sql.splitlines()
+    with lab_in_terminal("step", "04_fields", environment={"LAB_LANG": "pt"}) as terminal:
+        seen: set[str] = set()
+        pages = 0
+
+        def look(until: Callable[[Grid], bool]) -> None:
+            nonlocal pages
+            terminal.until(lambda grid: prompt(grid) in MORE or until(grid))
+            while True:
+                seen.update(line.partition("│ ")[2] for line in terminal.grid.lines)
+                if until(terminal.grid):
+                    return
+                pages += 1
+                terminal.type("\n")
+                terminal.until(lambda grid: prompt(grid) not in MORE)
+                terminal.until(lambda grid: prompt(grid) in MORE or until(grid))
+
+        look(lambda grid: prompt(grid).startswith("[1/"))
+        terminal.type("\n")
+        look(lambda grid: prompt(grid).startswith("[2/"))
+        assert pages > 0
+        assert {line.rstrip() for line in statement} <= seen
+        seen.clear()
+        terminal.type("v\n")
+        look(lambda grid: prompt(grid).startswith("revendo o passo 1"))
+        assert {line.rstrip() for line in statement} <= seen
+        assert terminal.grid.pushed_out == []
 
 
 @pytest.mark.thorough

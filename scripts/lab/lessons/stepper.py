@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from lab.server.session import SessionPins
 
 APART = "   "  # between two parts of the status
 CHARACTERS_A_SECOND = 20  # the pace of a play that runs by itself: that of reading aloud
+LEAST_ROOM = 3  # rows on a page of a terminal that is too low for more
 LEAST_PAUSE, LONGEST_PAUSE = 2.0, 12.0  # s
 
 
@@ -58,6 +60,8 @@ class Stepper:
         self.screen = Screen(console)
         self.by_itself = False
         self.unread = 0  # characters shown since the last pause
+        self.fresh = 0  # rows printed since the last prompt
+        self.to_print: list[Line] = []  # lines that are to be shown next
         self.clock: StandingClock | None = None
         self.results: dict[str, CheckResult] = {}  # by the scenario's name: one that is repeated counts once
 
@@ -100,7 +104,8 @@ class Stepper:
         self.told = told
         self.steps: list[_Shown] = []
         self.lefts: dict[str, int] = {}  # by session: how far from the left its block of now stands
-        self.unread = 0
+        self.unread = self.fresh = 0
+        self.to_print = []
         self.screen.clear()
         self.head()
         if not self.screen.fixed:
@@ -119,14 +124,16 @@ class Stepper:
         self.screen.hold()
         self.clock = self.clock or StandingClock(self.setting_clock, play.scenario)
         with self.clock.standing():
+            self.release()
             self.steps.append(_Shown(step))
             self.prose(step.prose or "")
             self.lefts[step.session] = self.console.width // 10 * play.scenario.sessions.index(step.session)
             self.show_block(step.session, blocks.statement(step.sql))
+            early = self.release(together=True)
             what = say(f"Enter: {step.session} runs it", f"Enter: {step.session} executa")
             if _asks(step.prose) and not self.by_itself:
                 what += say("; a guess may be typed first", "; antes, dá para digitar um palpite")
-            self.steps[-1].guess = self.decide(f"[{len(self.steps)}/{len(play.scenario.steps)}] {what}")
+            self.steps[-1].guess = self.decide(f"[{len(self.steps)}/{len(play.scenario.steps)}] {what}") or early
 
     def seen(self, play: Play, event: Event) -> None:
         """Show what was seen, beside the name of its session."""
@@ -137,6 +144,7 @@ class Stepper:
             run = event.run
             if event.kind == "waiting":
                 self.show_block(run.step.session, [Line(blocks.waits(run), style="bold yellow")])
+                self.print_what_fits()
                 self.screen.tick(self.head)
                 return
             self.show_block(run.step.session, blocks.outcome(play, run, self.console))
@@ -145,9 +153,11 @@ class Stepper:
                 self.show_block(run.step.session, [Line(f"{say('guess', 'palpite')}: {guess}", style="bold")])
             if event.kind == "completed" and (ends := play.scenario.ends_of(run.step)):
                 self.prose(ends.prose)
+        self.print_what_fits()
 
     def closing(self, result: ScenarioResult, after: Told | None) -> None:
         """What was claimed and observed, whether it holds, what was guessed, and what to run next."""
+        self.release()
         check = self.told.check
         observed = check.judge(result.play) if check.judge else Observed(None, "", "")
         checked = CheckResult(check, observed, (self.told.scenario.name,))
@@ -163,15 +173,17 @@ class Stepper:
                 table.add_row(
                     say("guess", "palpite"), Line(f"{shown.guess}  →  {run.step.session}: {blocks.brief(run)}")
                 )
-        self.console.print()
-        self.console.print(table, highlight=False)
-        if observed.why:
-            self.console.print(observed.why, style="red", highlight=False, markup=False)
-        self.unread += len(check.text.en) + len(observed.text.en)
-        if after is None:
-            if len(self.results) > 1:
-                self.console.print(self.tally(), style="bold", highlight=False)
-            self.console.print(self.next(), style="bold", highlight=False, markup=False)
+        with self.console.capture() as capture:
+            self.console.print()
+            self.console.print(table, highlight=False)
+            if observed.why:
+                self.console.print(observed.why, style="red", highlight=False, markup=False)
+            if after is None:
+                if len(self.results) > 1:
+                    self.console.print(self.tally(), style="bold", highlight=False)
+                self.console.print(self.next(), style="bold", highlight=False, markup=False)
+        self.to_print = [Line.from_ansi(line) for line in capture.get().splitlines()]
+        self.release(together=True)
         where = after.scenario.name if after else say("the end", "fim")
         self.decide(say(f"Enter: {where}", f"Enter: {where}"))
 
@@ -206,12 +218,8 @@ class Stepper:
             if typed is None:
                 return ""
             match self.keys().get(typed.lower(), typed):
-                case "repeat":
-                    raise Repeated
-                case "skip":
-                    raise Skipped
-                case "stop":
-                    raise Stopped
+                case "repeat" | "skip" | "stop" as key:
+                    _leave(key)
                 case "by itself":
                     self.by_itself = True
                 case "look back" if at <= 0:
@@ -248,7 +256,7 @@ class Stepper:
             raise Stopped from None
         finally:
             self.screen.hold()
-            self.unread = 0
+            self.unread = self.fresh = 0
 
     def pause(self, what: str) -> str | None:
         """Wait as long as it takes to read what was shown; what was typed meanwhile, None if nothing was."""
@@ -263,22 +271,38 @@ class Stepper:
             raise Stopped from None
         finally:
             self.screen.hold()
-            self.unread = 0
+            self.unread = self.fresh = 0
 
     def show_again(self, at: int) -> None:
         """Print what was shown of a step, once more."""
         self.console.rule(say(f"step {at + 1}", f"passo {at + 1}"))
-        self.print(self.steps[at].lines)
+        self.fresh += 1
+        self.to_print = list(self.steps[at].lines)
+        self.release()
+
+    def more(self) -> str:
+        """Wait for Enter before what would push away what is not read yet; returns what was typed that is no key."""
+        self.head()
+        what = say("Enter: more", "Enter: continua")
+        typed = self.pause(what) if self.by_itself else self.ask(what)
+        if typed is None:
+            return ""
+        key = self.keys().get(typed.lower())
+        _leave(key)
+        self.by_itself = key == "by itself"
+        return "" if key else typed
 
     # -- the head
 
     def head(self) -> None:
         keys = Line(f"── {_keys()} ")
         keys.pad_right(self.console.width - keys.cell_len, "─")
-        question = Line(str(self.told.lesson.question), style="bold").wrap(self.console, self.console.width)
         title = Line(self.title(), style="bold reverse")
         title.truncate(self.console.width, pad=True)
-        self.screen.head([title, *question, *self.status(), keys])
+        self.screen.head([title, *self.question(), *self.status(), keys])
+
+    def question(self) -> list[Line]:
+        return list(Line(str(self.told.lesson.question), style="bold").wrap(self.console, self.console.width))
 
     def title(self) -> str:
         number, total = len(self.steps), len(self.told.scenario.steps)
@@ -294,10 +318,14 @@ class Stepper:
                 lines[-1] = Line.assemble(lines[-1], APART, part)
             else:
                 lines.append(part)
-        most = max(2, self.console.height // 10)
+        most = self.most_status()
         if len(lines) > most:
             lines = [*lines[: most - 1], Line.assemble(lines[most - 1], " …")]
         return lines
+
+    def most_status(self) -> int:
+        """The most rows that the status takes."""
+        return max(2, self.console.height // 10)
 
     # -- what is shown of a step
 
@@ -313,14 +341,49 @@ class Stepper:
         self.show(*blocks.block(session, self.lefts[session], lines, self.console))
 
     def show(self, *lines: Line) -> None:
-        """Print lines, and keep them for looking back."""
-        self.print(lines)
+        """Keep lines for looking back, and to be printed next."""
         self.steps[-1].lines += lines
-        self.unread += sum(map(len, lines))
+        self.to_print += lines
+
+    def print_what_fits(self) -> None:
+        """Print what pushes away nothing that is not read yet. The rest waits: while a step runs, nothing is asked."""
+        fit = max(0, self.room() - self.fresh)
+        now, self.to_print = self.to_print[:fit], self.to_print[fit:]
+        self.print(now)
+
+    def release(self, *, together: bool = False) -> str:
+        """Print the rest, page by page; `together`: on one page if it fits. Returns what was typed in between that is no key."""
+        typed = ""
+        if together and self.room() - self.fresh < len(self.to_print) <= self.room():
+            typed = self.more()
+        self.print_what_fits()
+        while self.to_print:
+            typed = self.more() or typed
+            self.print_what_fits()
+        return typed
+
+    def room(self) -> int:
+        """The rows between the largest head and the prompt; any number into a pipe."""
+        if not self.screen.fixed:
+            return sys.maxsize
+        return max(LEAST_ROOM, self.console.height - len(self.question()) - self.most_status() - 3)
 
     def print(self, lines: Sequence[Line]) -> None:
+        self.fresh += len(lines)
+        self.unread += sum(map(len, lines))
         for line in lines:
             self.console.print(line, highlight=False, no_wrap=True)
+
+
+def _leave(key: str | None) -> None:
+    """Raise what a key asks for, if it ends the scenario."""
+    match key:
+        case "repeat":
+            raise Repeated
+        case "skip":
+            raise Skipped
+        case "stop":
+            raise Stopped
 
 
 def _keys() -> str:
