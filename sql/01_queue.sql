@@ -12,6 +12,7 @@
 -- @pt O esquema só é removido se o comentário dele tiver a marca do laboratório. O que você digitou junto com o episódio fica como está.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 
 BEGIN;

@@ -11,6 +11,7 @@
 -- @pt A espera em si pede duas sessões: ./lab walk 02 diz o que digitar em cada terminal.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '01';
 SET "lab.para" = '04';

@@ -13,6 +13,7 @@
 -- @pt ./lab walk 03 diz o que digitar em cada terminal.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '01';
 SET "lab.para" = '04';

@@ -8,6 +8,7 @@
 -- @pt Veja o documento 1 concluido e o 2 falhou, com uma tentativa cada; a conclusão feita por um estranho não altera nenhuma linha.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 \ir reset.sql
 

@@ -13,6 +13,7 @@
 -- @pt atrasado, para que a recuperação seja uma regra (quem, quando, quantos, por quê) e não "tudo de volta a pendente".
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '01';
 SET "lab.para" = '05';

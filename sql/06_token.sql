@@ -11,6 +11,7 @@
 -- @pt As conclusões citam o token, e não o worker. Quem assumiu recebeu um token novo, e o antigo não acha mais nenhuma linha.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '05';
 SET "lab.para" = '06';

@@ -8,6 +8,7 @@
 -- @pt Veja que renovar agora para num tempo máximo, por mais que seja chamada.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '06';
 SET "lab.para" = '07';

@@ -13,6 +13,7 @@
 -- @pt que dobra, tem teto e nunca é igual para todos; e nunca mais que max_tentativas vezes.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '07';
 SET "lab.para" = '08';

@@ -13,6 +13,7 @@
 -- @pt é gravada com COMMIT antes e depois, para que o próximo worker saiba o que perguntar e o receptor reconheça uma chave repetida.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '08';
 SET "lab.para" = '09';

@@ -15,6 +15,7 @@
 -- @pt e nada muda.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '09';
 SET "lab.para" = '10';

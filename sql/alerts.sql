@@ -8,6 +8,7 @@
 -- @pt Veja nada, enquanto os workers vão e vêm como devem. Os limites são exemplos: escolha os seus.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '10';
 SET "lab.para" = '99';

@@ -11,6 +11,7 @@
 -- @pt Só é removido o que tem a marca do laboratório no comentário. Um papel fica, e o script avisa, enquanto outro banco ainda o usa.
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 
 BEGIN;

@@ -8,6 +8,7 @@
 -- @pt Veja o que está desligado. Um cenário de ./lab walk recria a fila e a devolve: experimente no psql (docs/pt/defences.md).
 
 \set ON_ERROR_STOP on
+\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '10';
 SET "lab.para" = '99';

@@ -323,6 +323,18 @@ def test_watch_waits_for_the_queue_and_never_for_a_lock(database: str) -> None:
         watch.close()
 
 
+def test_no_pager_traps_a_reader_whose_terminal_is_small(database: str) -> None:
+    scripts = [*EPISODE, *(path for path in numbered_scripts() if path not in EPISODE)]
+    for script in [*scripts, paths.SQL / "alerts.sql", paths.SQL / "teardown.sql"]:
+        terminal = Terminal(script, database)
+        try:
+            shown = terminal.await_end()
+        finally:
+            terminal.close()
+        assert terminal.process.returncode == 0, f"{script.name}: {shown}"
+        assert "A PAGER CAME" not in shown, script.name
+
+
 def test_a_plain_psql_on_the_labs_own_database_finds_the_queue(own_server: Target) -> None:
     path = fetch(own_server.conninfo, "SHOW search_path")
     assert path == [('"$user", public, sql_semana_12',)]

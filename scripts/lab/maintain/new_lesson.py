@@ -93,6 +93,7 @@ STEP = """\
 -- @pt Esta lição não altera o esquema: pode rodar em qualquer estado a partir da última atualização.
 
 \\set ON_ERROR_STOP on
+\\setenv PSQL_PAGER ''
 SET client_min_messages = warning;
 SET "lab.de" = '{latest}';
 SET "lab.para" = '99';
