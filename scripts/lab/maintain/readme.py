@@ -16,6 +16,7 @@ from lab.lessons import registry
 from lab.maintain import observations
 from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
+from lab.measure.worker_vs_pgbench import Spread
 from lab.scenario.transcript import condition
 
 PRICES_PT = {
@@ -106,7 +107,7 @@ def rates(language: str) -> str:
     """Documents a second of the worker as a ratio to pgbench, by batch and number of workers, as `lab bench` recorded them."""
     seen = bench.recorded()
     clients = sorted({cell.clients for cell in seen.cells})
-    cells = {(cell.batch, cell.clients): _number(language, str(cell.ratio)) for cell in seen.cells}
+    cells = {(cell.batch, cell.clients): _spread(language, cell.ratio) for cell in seen.cells}
     rows = [
         [str(batch), *(cells[batch, number] for number in clients)] for batch in sorted({batch for batch, _ in cells})
     ]
@@ -125,7 +126,7 @@ def prices(language: str) -> str:
     rows = [
         [
             each.name if language == "en" else PRICES_PT[each.name],
-            *(_number(language, str(spread)) for spread in (each.time, each.in_memory)),
+            *(_spread(language, spread) for spread in (each.time, each.in_memory)),
             *(_number(language, figure) for figure in (f"{each.wal:,.0f}", f"{each.fsyncs:.2f}")),
         ]
         for each in bench.recorded().prices
@@ -198,8 +199,14 @@ def _words(path: Path) -> list[str]:
 
 
 def _number(language: str, figures: str) -> str:
-    """Figures as they are written in this language: of `1,234 (0.5 to 2.0)` Portuguese makes `1.234 (0,5 a 2,0)`."""
-    return figures.translate(DECIMALS_PT).replace(" to ", " a ") if language == "pt" else figures
+    """Figures as they are written in this language: of `1,234.5` Portuguese makes `1.234,5`."""
+    return figures.translate(DECIMALS_PT) if language == "pt" else figures
+
+
+def _spread(language: str, spread: Spread) -> str:
+    """A spread in the page's language, whatever the language of the one who makes the page."""
+    to = {"en": "to", "pt": "a"}[language]
+    return _number(language, f"{spread.median:.2f} ({spread.smallest:.2f} {to} {spread.largest:.2f})")
 
 
 def _strong_unless(good: str, cell: str) -> str:
