@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,20 @@ def lab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         timeout=SECONDS,
         check=False,
     )
+
+
+def test_the_variables_for_psql_can_be_taken_back_and_follow_the_language(server: Target) -> None:
+    told = lab("env", LAB_LANG="pt", LAB_DSN="", PGOPTIONS="-c lock_timeout=1s").stdout
+    assert "export PGOPTIONS='-c lock_timeout=1s -c lab.lang=pt'" in told.splitlines()
+    names = {line.split()[1].split("=")[0] for line in told.splitlines()}
+    for page in ("docs/by-hand.md", "docs/pt/by-hand.md"):
+        undone = re.search(r"`unset ([A-Z ]+)`", (paths.ROOT / page).read_text(encoding="utf-8"))
+        assert undone and set(undone[1].split()) == names - {"PATH"}
+    for options, then in [
+        ("-c lock_timeout=1s -c lab.lang=pt", "export PGOPTIONS='-c lock_timeout=1s'"),
+        ("-c lab.lang=pt", "unset PGOPTIONS"),
+    ]:
+        assert then in lab("env", LAB_LANG="en", LAB_DSN="", PGOPTIONS=options).stdout.splitlines()
 
 
 @pytest.fixture

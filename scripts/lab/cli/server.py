@@ -47,9 +47,9 @@ def status() -> None:
 
 
 def env() -> None:
-    """Print the variables for a plain psql:  eval "$(./lab env)".
+    """Print the variables for a plain psql: eval "$(./lab env)" sets them in this terminal, until it is closed.
 
-    @pt Imprime as variáveis para um psql comum:  eval "$(./lab env)".
+    @pt Imprime as variáveis para um psql comum: eval "$(./lab env)" vale para este terminal, até ele ser fechado.
     """
     from lab.server.psql import in_the_readers_language
 
@@ -62,7 +62,7 @@ def env() -> None:
                 )
             )
         for name, value in in_the_readers_language(target.embedded.environment()).items():
-            print(f"export {name}={shlex.quote(value)}")
+            print(f"export {name}={shlex.quote(value)}" if value else f"unset {name}")
 
 
 def psql(

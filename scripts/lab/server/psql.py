@@ -13,6 +13,8 @@ from lab.base.errors import LabError
 from lab.base.language import portuguese, say
 from lab.server.binaries import find_psql
 
+SPEAKS_PT = "-c lab.lang=pt"
+
 
 def run_scripts(conninfo: str, *scripts: Path) -> str:
     """Run scripts with `psql -X -f`, in one process; returns what it printed.
@@ -63,13 +65,16 @@ def libpq_environment(conninfo: str) -> dict[str, str]:
 
 
 def in_the_readers_language(environment: dict[str, str]) -> dict[str, str]:
-    """The environment with the setting by which the scripts of sql/ choose the language of their messages."""
-    if not portuguese():
-        return environment
+    """The environment with the setting by which the scripts of sql/ choose the language of their messages.
+
+    In English without it, where it was left by `lab env` in Portuguese: PGOPTIONS is empty if it held nothing else.
+    """
     options = environment.get("PGOPTIONS") or config.value("PGOPTIONS") or ""
-    if "lab.lang=" in options:
-        return environment
-    return environment | {"PGOPTIONS": f"{options} -c lab.lang=pt".strip()}
+    if portuguese():
+        return environment if "lab.lang=" in options else environment | {"PGOPTIONS": f"{options} {SPEAKS_PT}".strip()}
+    if SPEAKS_PT in options:
+        return environment | {"PGOPTIONS": " ".join(options.replace(SPEAKS_PT, "").split())}
+    return environment
 
 
 def _readable(stderr: str) -> str:
