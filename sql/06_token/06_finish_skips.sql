@@ -26,16 +26,16 @@ WHERE
     )
 RETURNING documento_id, status;
 -- @step c_reads C
--- None: M holds the row, and SKIP LOCKED passes over it. To A, zero rows mean "not yours any more", and it throws its result away. Yet
--- whose is the document?
--- @pt Nenhuma: M segura a linha, e o SKIP LOCKED a pula. Para A, zero linhas querem dizer "não é mais seu", e o resultado vai fora. No
--- @pt entanto, de quem é o documento?
+-- A's finish changed no row: M holds it, and SKIP LOCKED passes over it. To A, zero rows mean "not yours any more", so A would throw its
+-- result away. Yet whose is the document?
+-- @pt A conclusão de A não alterou nenhuma linha: M segura a linha, e o SKIP LOCKED a pula. Zero linhas quer dizer "não é mais seu", e A
+-- @pt jogaria o resultado fora. No entanto, de quem é o documento?
 SELECT status, worker_id, token_reserva, reservado_ate > relogio() AS vale
 FROM fila_documentos
 WHERE documento_id = 1;
 -- @step a_finishes A blocks M
--- A's finish found no row only because SKIP LOCKED passed over the one that M holds. concluir waits for the lock, and then decides.
--- @pt A conclusão de A só não achou linha porque o SKIP LOCKED pulou a que M segura. concluir espera pelo bloqueio e só então decide.
+-- SKIP LOCKED passed over the row that M holds: hence zero rows. concluir waits for the lock, and then decides.
+-- @pt O SKIP LOCKED pulou a linha que M segura: daí as zero linhas. concluir espera pelo bloqueio e só então decide.
 SELECT documento_id, status
 FROM concluir(1, 1);
 -- @step m_ends M

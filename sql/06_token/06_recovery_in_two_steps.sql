@@ -38,7 +38,9 @@ SET status = 'pendente', worker_id = NULL, reservado_ate = NULL
 WHERE documento_id IN (2) AND status = 'processando' AND reservado_ate < relogio()
 RETURNING documento_id, status;
 -- @step b_claims B
--- None with document 2: it is finished, so the condition no longer fits. Document 1's update did not ask. Which one is worked on twice?
--- @pt Com o documento 2, nenhuma: concluído, ele não atende à condição. Com o 1, nada se perguntou. Qual vai ser processado duas vezes?
+-- Document 2 stayed as it was: it is finished, so the condition no longer fits. With document 1, C did not ask.
+-- Which document is going to be worked on twice?
+-- @pt O documento 2 ficou como estava: já concluído, ele não atende à condição. Com o documento 1, C não perguntou.
+-- @pt Qual documento vai ser processado duas vezes?
 SELECT documento_id, tentativas
 FROM reservar('worker-b');
