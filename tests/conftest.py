@@ -20,6 +20,7 @@ from lab.server.binaries import find_server_binaries
 from lab.server.conninfo import NAMING_VARIABLES
 from lab.server.schema import build
 from lab.server.target import Target, named_server, open_target
+from tests.reader import say_to_reader
 
 pytest_plugins = ("tests.report", "tests.tiers")
 
@@ -35,6 +36,8 @@ def pytest_configure() -> None:
     if not _server_is_given():
         for name in NAMING_VARIABLES:  # set by `lab env`: what they lead to is no given server
             os.environ.pop(name, None)
+    # This early, so that what is made at an import, or once for a module, is English, too.
+    os.environ.pop("LAB_LANG", None)
     os.environ["LAB_HOME"] = str(paths.home() / os.environ.get("PYTEST_XDIST_WORKER", "test"))
 
 
@@ -53,10 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     try:
         if config.getoption("numprocesses", None):
-            return f"server: PostgreSQL {find_server_binaries().version}, one a process"
-        return f"server: {_target(config).headline()}"
+            version = find_server_binaries().version
+            return say_to_reader(
+                f"server: PostgreSQL {version}, one a process", f"servidor: PostgreSQL {version}, um por processo"
+            )
+        return f"{say_to_reader('server', 'servidor')}: {_target(config).headline()}"
     except LabError as error:
-        return f"server: none. {error}"
+        return say_to_reader(f"server: none. {error}", f"servidor: nenhum. {error}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -127,11 +133,6 @@ def own_server(server: Target) -> Target:
     if server.embedded is None:
         pytest.skip("only on the lab's own server: it makes roles, or a schema without the lab's mark")
     return server
-
-
-@pytest.fixture(autouse=True)
-def _in_english(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LAB_LANG", raising=False)
 
 
 @contextmanager

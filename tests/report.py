@@ -9,6 +9,8 @@ from collections.abc import Generator
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from tests.reader import say_to_reader
+
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -51,7 +53,10 @@ class LineReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ended += report.when == "teardown"
         failed = len(self.reporter.getreports("failed") + self.reporter.getreports("error"))
-        self._tell(f"{self.ended} of {self.total}, {failed} failed: {group_of(report.nodeid)}")
+        told = say_to_reader(
+            f"{self.ended} of {self.total}, {failed} failed", f"{self.ended} de {self.total}, {failed} com falha"
+        )
+        self._tell(f"{told}: {group_of(report.nodeid)}")
 
     def pytest_sessionfinish(self) -> None:
         self._tell("")
@@ -63,7 +68,11 @@ class LineReport:
                 seconds[group_of(report.nodeid)] += report.duration
                 if outcome:
                     counts[group_of(report.nodeid)][outcome] += 1
-        self.reporter.write_sep("=", "one line a lesson, then a line a room; seconds are all processes' together")
+        heading = say_to_reader(
+            "one line a lesson, then a line a room; seconds are all processes' together",
+            "por lição, depois por parte do laboratório; segundos: soma dos processos",
+        )
+        self.reporter.write_sep("=", heading)
         for group in sorted(counts):
             told = ", ".join(f"{number:3} {outcome}" for outcome, number in counts[group].items())
             bad = counts[group]["failed"] + counts[group]["error"]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -210,7 +212,7 @@ QUIET = {"replace", "startswith", "endswith", "removeprefix", "split", "execute"
 # Texts for programs, or the same in both languages, by module.
 ALLOWED = {
     "cli/queue.py": {"JSON", "URL"},
-    "cli/server.py": {"export "},
+    "cli/server.py": {"export ", "unset "},
     "experiments/fencing_table.py": {"concluido", "falhou"},
     "lessons/stepper.py": {"italic", "dim"},
     "measure/bench.py": {"WAL", "fsyncs"},
@@ -281,3 +283,22 @@ def test_what_a_module_prints_or_raises_is_told_in_both_languages(path: Path) ->
 def test_a_bare_sentence_is_seen() -> None:
     assert list(shown(ast.parse("print('bare words'); raise LabError(f'{x} is gone')"))) == ["bare words", " is gone"]
     assert list(shown(ast.parse("print(say('words', 'palavras'), style='bold red')"))) == []
+
+
+# The tests themselves
+
+
+def test_a_run_of_tests_speaks_the_readers_language_and_tests_in_english() -> None:
+    page = "tests/maintain/test_readme.py::test_every_command_for_readers_is_named_on_the_first_page"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", page],
+        cwd=paths.ROOT,
+        env=os.environ | {"LAB_LANG": "pt_BR"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for words in ("servidor: ", "testes: os rápidos e uma amostra", " por lição, depois por parte do laboratório"):
+        assert words in done.stdout
+    assert not re.search("server: |tier: |one line a lesson", done.stdout)

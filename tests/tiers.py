@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.reader import say_to_reader
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("the lab's tiers")
@@ -40,8 +42,12 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.option.all:
-        return "tier: all"
-    return f"tier: quick, samples drawn by --seed {config.option.seed}; the rest with --all"
+        return say_to_reader("tier: all", "testes: todos")
+    seed = config.option.seed
+    return say_to_reader(
+        f"tier: quick, samples drawn by --seed {seed}; the rest with --all",
+        f"testes: os rápidos e uma amostra, sorteada com --seed {seed}; os outros, com --all",
+    )
 
 
 @pytest.hookimpl(trylast=True)
