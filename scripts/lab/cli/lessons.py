@@ -121,7 +121,7 @@ def step(
 ) -> None:
     """Play a lesson Enter by Enter, for a room: the question first, what was observed last.
 
-    @pt Roda uma lição a cada Enter, para uma sala: a pergunta primeiro, o que foi observado por último.
+    @pt Roda uma lição a cada Enter, para uma turma: a pergunta primeiro, o que foi observado por último.
     """
     from lab.lessons import registry
     from lab.lessons.stepper import Stepper

@@ -87,7 +87,7 @@ def explain(error: UsageError) -> str:
         case MissingParameter(param=Parameter() as parameter):
             return say(f"{_name(parameter)} is missing.", f"Falta {_name(parameter)}.")
         case NoSuchOption(option_name=name, possibilities=possible):
-            meant = ", ".join(sorted(possible or ()))
+            meant = next(iter(get_close_matches(name, possible or ())), "")
             known = say(f" Did you mean {meant}?", f" Seria {meant}?") if meant else ""
             return say(f"There is no option {name}.{known}", f"A opção {name} não existe.{known}")
         case BadOptionUsage(option_name=name, ctx=context):
