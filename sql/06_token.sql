@@ -115,14 +115,15 @@ DECLARE
     v_agora TIMESTAMPTZ;
     v_inquilinos TEXT[];
     v_documentos BIGINT[];
+    v_versoes BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente'
             ORDER BY criado_em, documento_id
@@ -130,10 +131,10 @@ BEGIN
             LIMIT p_lote
         ) AS escolhido;
     ELSE
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino
             ORDER BY criado_em, documento_id
@@ -147,42 +148,33 @@ BEGIN
     v_agora := sql_semana_12.relogio();
     -- Before the UPDATE, in which nothing is volatile.
     v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
-    UPDATE sql_semana_12.fila_documentos AS fila
-    SET
-        status = 'processando',
-        tentativas = fila.tentativas + 1,
-        versao = fila.versao + 1,
-        token_reserva = escolhido.token,
-        worker_id = p_worker,
-        reservado_ate = v_agora + p_prazo,
-        iniciado_em = v_agora,
-        concluido_em = NULL,
-        ultimo_erro = NULL
-    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
-    WHERE
-        fila.inquilino = escolhido.inquilino
-        AND fila.documento_id = escolhido.documento
-        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
     RETURN QUERY
-    SELECT
-        fila.documento_id,
-        fila.inquilino,
-        fila.chave,
-        fila.token_reserva,
-        fila.versao,
-        fila.tentativas,
-        fila.reservado_ate,
-        fila.conteudo_xml
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    ORDER BY fila.criado_em, fila.documento_id;
+    WITH reservados AS (
+        UPDATE sql_semana_12.fila_documentos AS fila
+        SET
+            status = 'processando',
+            tentativas = fila.tentativas + 1,
+            versao = fila.versao + 1,
+            token_reserva = escolhido.token,
+            worker_id = p_worker,
+            reservado_ate = v_agora + p_prazo,
+            iniciado_em = v_agora,
+            concluido_em = NULL,
+            ultimo_erro = NULL
+        FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+        WHERE
+            fila.inquilino = escolhido.inquilino
+            AND fila.documento_id = escolhido.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        RETURNING fila.*
+    )
+
+    SELECT documento_id, inquilino, chave, token_reserva, versao, tentativas, reservado_ate, conteudo_xml
+    FROM reservados
+    ORDER BY criado_em, documento_id;
 END
 $$;
 

@@ -155,14 +155,15 @@ DECLARE
     v_agora TIMESTAMPTZ;
     v_inquilinos TEXT[];
     v_documentos BIGINT[];
+    v_versoes BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
@@ -170,10 +171,10 @@ BEGIN
             LIMIT p_lote
         ) AS escolhido;
     ELSE
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM sql_semana_12.fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT sql_semana_12.relogio())
             ORDER BY disponivel_em, documento_id
@@ -187,46 +188,45 @@ BEGIN
     v_agora := sql_semana_12.relogio();
     -- Before the UPDATE, in which nothing is volatile.
     v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
-    UPDATE sql_semana_12.fila_documentos AS fila
-    SET
-        status = 'processando',
-        tentativas = fila.tentativas + 1,
-        versao = fila.versao + 1,
-        token_reserva = escolhido.token,
-        worker_id = p_worker,
-        reservado_ate = v_agora + p_prazo,
-        iniciado_em = v_agora,
-        concluido_em = NULL,
-        ultimo_erro = NULL,
-        categoria_erro = NULL
-    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
-    WHERE
-        fila.inquilino = escolhido.inquilino
-        AND fila.documento_id = escolhido.documento
-        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
     RETURN QUERY
+    WITH reservados AS (
+        UPDATE sql_semana_12.fila_documentos AS fila
+        SET
+            status = 'processando',
+            tentativas = fila.tentativas + 1,
+            versao = fila.versao + 1,
+            token_reserva = escolhido.token,
+            worker_id = p_worker,
+            reservado_ate = v_agora + p_prazo,
+            iniciado_em = v_agora,
+            concluido_em = NULL,
+            ultimo_erro = NULL,
+            categoria_erro = NULL
+        FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+        WHERE
+            fila.inquilino = escolhido.inquilino
+            AND fila.documento_id = escolhido.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        RETURNING fila.*
+    )
+
     SELECT
-        fila.documento_id,
-        fila.inquilino,
-        fila.chave,
-        fila.token_reserva,
-        fila.versao,
-        fila.tentativas,
-        fila.reservado_ate,
-        fila.chave_operacao,
-        fila.etapa,
-        fila.referencia_externa,
-        fila.conteudo_xml
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    ORDER BY fila.disponivel_em, fila.documento_id;
+        documento_id,
+        inquilino,
+        chave,
+        token_reserva,
+        versao,
+        tentativas,
+        reservado_ate,
+        chave_operacao,
+        etapa,
+        referencia_externa,
+        conteudo_xml
+    FROM reservados
+    ORDER BY disponivel_em, documento_id;
 END
 $$;
 
@@ -504,6 +504,9 @@ AS $$
 DECLARE
     v_inquilinos TEXT[];
     v_travados BIGINT[];
+    v_versoes BIGINT[];
+    v_tokens BIGINT[];
+    v_workers TEXT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
@@ -513,21 +516,28 @@ BEGIN
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
+        array_agg(versao + 1),
+        array_agg(token_reserva),
+        array_agg(worker_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_versoes, v_tokens, v_workers, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
-        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        SELECT p_documento, p_token, p_referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS lista (p_documento, p_token, p_referencia)
+        ORDER BY p_documento
+    ) AS pedido
+    -- One look into the index for each document: joined, they would be compared each with each.
+    CROSS JOIN LATERAL (
+        SELECT fila.inquilino, fila.documento_id, fila.versao, fila.token_reserva, fila.worker_id, fila.etapa, fila.referencia_externa
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.token_reserva = p_token
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila
+        FOR NO KEY UPDATE
     ) AS travado;
     IF v_sem_resultado IS NOT NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
@@ -542,19 +552,9 @@ BEGIN
     END IF;
     v_agora := sql_semana_12.relogio();
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino,
-        fila.documento_id,
-        fila.versao + 1,
-        fila.status,
-        'concluido',
-        fila.token_reserva,
-        fila.worker_id,
-        'conclusao',
-        v_agora
-    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'processando', 'concluido', token, worker, 'conclusao', v_agora
+    FROM unnest(v_inquilinos, v_travados, v_versoes, v_tokens, v_workers)
+        AS travado (inquilino, documento, versao, token, worker);
     RETURN QUERY
     UPDATE sql_semana_12.fila_documentos AS fila
     SET
@@ -574,6 +574,61 @@ BEGIN
         AND fila.documento_id = travado.documento
         AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
     RETURNING fila.documento_id, fila.status, fila.versao;
+END
+$$;
+
+-- What concluir_lote and then reservar do, in one call: no client stands between them, in whose absence locks would be held. In this
+-- order only: one that claimed first would wait for others with what it has just locked in its hands.
+CREATE OR REPLACE FUNCTION sql_semana_12.concluir_e_reservar(
+    p_documentos BIGINT[],
+    p_tokens BIGINT[],
+    p_referencias TEXT[],
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    resultado TEXT,
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    token_reserva BIGINT,
+    versao BIGINT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    chave_operacao TEXT,
+    etapa TEXT,
+    referencia_externa TEXT,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    resultado := 'concluido';
+    FOR documento_id, versao IN
+        SELECT feito.documento_id, feito.versao FROM sql_semana_12.concluir_lote(p_documentos, p_tokens, p_referencias, p_inquilino) AS feito
+    LOOP
+        RETURN NEXT;
+    END LOOP;
+    RETURN QUERY
+    SELECT
+        'reservado'::TEXT,
+        novo.documento_id,
+        novo.inquilino,
+        novo.chave,
+        novo.token_reserva,
+        novo.versao,
+        novo.tentativas,
+        novo.reservado_ate,
+        novo.chave_operacao,
+        novo.etapa,
+        novo.referencia_externa,
+        novo.conteudo_xml
+    FROM sql_semana_12.reservar(p_worker, p_lote, p_prazo, p_inquilino) AS novo;
 END
 $$;
 
@@ -598,16 +653,19 @@ BEGIN
     SELECT coalesce(array_agg(inquilino), '{}'), coalesce(array_agg(documento_id), '{}')
     INTO v_inquilinos, v_travados
     FROM (
+        SELECT p_documento, p_token
+        FROM unnest(p_documentos, p_tokens) AS lista (p_documento, p_token)
+        ORDER BY p_documento
+    ) AS pedido
+    CROSS JOIN LATERAL (
         SELECT fila.inquilino, fila.documento_id
-        FROM unnest(p_documentos, p_tokens) AS pedido (p_documento, p_token)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.token_reserva = p_token
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS travado;
     v_agora := sql_semana_12.relogio();
     RETURN QUERY
@@ -862,6 +920,11 @@ COMMENT ON FUNCTION sql_semana_12.exigir_lote IS
 COMMENT ON FUNCTION sql_semana_12.concluir_lote IS
 'Finishes those of the documents that are in work, each under its token, with the receiver''s reference if it was called; in no '
 'order. No row for one that is not in work under it, which is left as it is. Zero rows: nothing was changed.';
+
+COMMENT ON FUNCTION sql_semana_12.concluir_e_reservar IS
+'Finishes a batch as concluir_lote does and then claims the next as reservar does, both or neither. resultado tells the rows apart: '
+'concluido, of which only documento_id and versao are told, and reservado. p_inquilino is of both. Zero rows: nothing was finished, '
+'and nothing is free now.';
 COMMENT ON FUNCTION sql_semana_12.renovar_lote IS
 'Renews as renovar does, a row for each of p_documentos: renovada; recusada, the worker must stop; ocupada, another session has it '
 'locked, and it is to be renewed at the next beat. It waits for no lock. Zero rows: p_documentos is empty.';

@@ -74,6 +74,7 @@ BEGIN
             sql_semana_12.devolver,
             sql_semana_12.registrar_etapa,
             sql_semana_12.concluir,
+            sql_semana_12.concluir_e_reservar,
             sql_semana_12.concluir_lote,
             sql_semana_12.falhar,
             sql_semana_12.conciliar,

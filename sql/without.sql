@@ -499,6 +499,9 @@ AS $$
 DECLARE
     v_inquilinos TEXT[];
     v_travados BIGINT[];
+    v_versoes BIGINT[];
+    v_tokens BIGINT[];
+    v_workers TEXT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
@@ -508,21 +511,28 @@ BEGIN
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
+        array_agg(versao + 1),
+        array_agg(token_reserva),
+        array_agg(worker_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_versoes, v_tokens, v_workers, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
-        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        SELECT p_documento, p_token, p_referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS lista (p_documento, p_token, p_referencia)
+        ORDER BY p_documento
+    ) AS pedido
+    -- One look into the index for each document: joined, they would be compared each with each.
+    CROSS JOIN LATERAL (
+        SELECT fila.inquilino, fila.documento_id, fila.versao, fila.token_reserva, fila.worker_id, fila.etapa, fila.referencia_externa
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.token_reserva = p_token
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila
+        FOR NO KEY UPDATE
     ) AS travado;
     IF v_sem_resultado IS NOT NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
@@ -537,19 +547,9 @@ BEGIN
     END IF;
     v_agora := sql_semana_12.relogio();
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino,
-        fila.documento_id,
-        fila.versao + 1,
-        fila.status,
-        'concluido',
-        fila.token_reserva,
-        fila.worker_id,
-        'conclusao',
-        v_agora
-    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'processando', 'concluido', token, worker, 'conclusao', v_agora
+    FROM unnest(v_inquilinos, v_travados, v_versoes, v_tokens, v_workers)
+        AS travado (inquilino, documento, versao, token, worker);
     RETURN QUERY
     UPDATE sql_semana_12.fila_documentos AS fila
     SET
@@ -591,16 +591,19 @@ BEGIN
     SELECT coalesce(array_agg(inquilino), '{}'), coalesce(array_agg(documento_id), '{}')
     INTO v_inquilinos, v_travados
     FROM (
+        SELECT p_documento, p_token
+        FROM unnest(p_documentos, p_tokens) AS lista (p_documento, p_token)
+        ORDER BY p_documento
+    ) AS pedido
+    CROSS JOIN LATERAL (
         SELECT fila.inquilino, fila.documento_id
-        FROM unnest(p_documentos, p_tokens) AS pedido (p_documento, p_token)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.token_reserva = p_token
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS travado;
     v_agora := sql_semana_12.relogio();
     RETURN QUERY
@@ -690,6 +693,9 @@ AS $$ -- without token
 DECLARE
     v_inquilinos TEXT[];
     v_travados BIGINT[];
+    v_versoes BIGINT[];
+    v_tokens BIGINT[];
+    v_workers TEXT[];
     v_referencias TEXT[];
     v_sem_resultado BIGINT;
     v_outro_resultado BIGINT;
@@ -699,20 +705,27 @@ BEGIN
     SELECT
         array_agg(inquilino),
         array_agg(documento_id),
+        array_agg(versao + 1),
+        array_agg(token_reserva),
+        array_agg(worker_id),
         array_agg(coalesce(p_referencia, referencia_externa)),
         min(documento_id) FILTER (WHERE etapa = 'desconhecido' AND coalesce(p_referencia, referencia_externa) IS NULL),
         min(documento_id) FILTER (WHERE p_referencia <> referencia_externa)
-    INTO v_inquilinos, v_travados, v_referencias, v_sem_resultado, v_outro_resultado
+    INTO v_inquilinos, v_travados, v_versoes, v_tokens, v_workers, v_referencias, v_sem_resultado, v_outro_resultado
     FROM (
-        SELECT fila.inquilino, fila.documento_id, fila.etapa, fila.referencia_externa, pedido.p_referencia
-        FROM unnest(p_documentos, p_tokens, p_referencias) AS pedido (p_documento, p_token, p_referencia)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        SELECT p_documento, p_token, p_referencia
+        FROM unnest(p_documentos, p_tokens, p_referencias) AS lista (p_documento, p_token, p_referencia)
+        ORDER BY p_documento
+    ) AS pedido
+    -- One look into the index for each document: joined, they would be compared each with each.
+    CROSS JOIN LATERAL (
+        SELECT fila.inquilino, fila.documento_id, fila.versao, fila.token_reserva, fila.worker_id, fila.etapa, fila.referencia_externa
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila
+        FOR NO KEY UPDATE
     ) AS travado;
     IF v_sem_resultado IS NOT NULL THEN
         RAISE EXCEPTION 'document %: the result of the call is unknown, so it cannot be finished', v_sem_resultado
@@ -727,19 +740,9 @@ BEGIN
     END IF;
     v_agora := sql_semana_12.relogio();
     INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino,
-        fila.documento_id,
-        fila.versao + 1,
-        fila.status,
-        'concluido',
-        fila.token_reserva,
-        fila.worker_id,
-        'conclusao',
-        v_agora
-    FROM unnest(v_inquilinos, v_travados) AS travado (inquilino, documento)
-    INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = travado.inquilino AND fila.documento_id = travado.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'processando', 'concluido', token, worker, 'conclusao', v_agora
+    FROM unnest(v_inquilinos, v_travados, v_versoes, v_tokens, v_workers)
+        AS travado (inquilino, documento, versao, token, worker);
     RETURN QUERY
     UPDATE sql_semana_12.fila_documentos AS fila
     SET
@@ -781,15 +784,18 @@ BEGIN
     SELECT coalesce(array_agg(inquilino), '{}'), coalesce(array_agg(documento_id), '{}')
     INTO v_inquilinos, v_travados
     FROM (
+        SELECT p_documento, p_token
+        FROM unnest(p_documentos, p_tokens) AS lista (p_documento, p_token)
+        ORDER BY p_documento
+    ) AS pedido
+    CROSS JOIN LATERAL (
         SELECT fila.inquilino, fila.documento_id
-        FROM unnest(p_documentos, p_tokens) AS pedido (p_documento, p_token)
-        CROSS JOIN sql_semana_12.fila_documentos AS fila
+        FROM sql_semana_12.fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS travado;
     v_agora := sql_semana_12.relogio();
     RETURN QUERY

@@ -19,17 +19,20 @@ BEGIN
     SELECT coalesce(array_agg(inquilino), '{}'), coalesce(array_agg(documento_id), '{}')
     INTO v_inquilinos, v_travados
     FROM (
+        SELECT p_documento, p_token
+        FROM unnest(p_documentos, p_tokens) AS lista (p_documento, p_token)
+        ORDER BY p_documento
+    ) AS pedido
+    CROSS JOIN LATERAL (
         SELECT fila.inquilino, fila.documento_id
-        FROM unnest(p_documentos, p_tokens) AS pedido (p_documento, p_token)
-        CROSS JOIN fila_documentos AS fila
+        FROM fila_documentos AS fila
         WHERE
             fila.documento_id = p_documento
             AND fila.status = 'processando'
             -- @defence token
             AND fila.token_reserva = p_token
             AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-        ORDER BY fila.documento_id
-        FOR NO KEY UPDATE OF fila SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS travado;
     v_agora := relogio();
     RETURN QUERY

@@ -27,14 +27,15 @@ DECLARE
     v_agora TIMESTAMPTZ;
     v_inquilinos TEXT[];
     v_documentos BIGINT[];
+    v_versoes BIGINT[];
     v_tokens BIGINT[];
 BEGIN
     PERFORM exigir_pedido(p_worker, p_lote, p_prazo);
     IF p_inquilino IS NULL THEN
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM fila_documentos
             WHERE status = 'pendente' AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
@@ -42,10 +43,10 @@ BEGIN
             LIMIT p_lote
         ) AS escolhido;
     ELSE
-        SELECT array_agg(inquilino), array_agg(documento_id)
-        INTO v_inquilinos, v_documentos
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
         FROM (
-            SELECT inquilino, documento_id
+            SELECT inquilino, documento_id, versao
             FROM fila_documentos
             WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
             ORDER BY disponivel_em, documento_id
@@ -59,47 +60,46 @@ BEGIN
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
     v_tokens := novos_tokens(cardinality(v_documentos));
-    UPDATE fila_documentos AS fila
-    SET
-        status = 'processando',
-        tentativas = fila.tentativas + 1,
-        versao = fila.versao + 1,
-        token_reserva = escolhido.token,
-        worker_id = p_worker,
-        reservado_ate = v_agora + p_prazo,
-        iniciado_em = v_agora,
-        concluido_em = NULL,
-        ultimo_erro = NULL,
-        categoria_erro = NULL
-    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
-    WHERE
-        fila.inquilino = escolhido.inquilino
-        AND fila.documento_id = escolhido.documento
-        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
     -- @audit
     INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT
-        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
     RETURN QUERY
+    WITH reservados AS (
+        UPDATE fila_documentos AS fila
+        SET
+            status = 'processando',
+            tentativas = fila.tentativas + 1,
+            versao = fila.versao + 1,
+            token_reserva = escolhido.token,
+            worker_id = p_worker,
+            reservado_ate = v_agora + p_prazo,
+            iniciado_em = v_agora,
+            concluido_em = NULL,
+            ultimo_erro = NULL,
+            categoria_erro = NULL
+        FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+        WHERE
+            fila.inquilino = escolhido.inquilino
+            AND fila.documento_id = escolhido.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        RETURNING fila.*
+    )
+
     SELECT
-        fila.documento_id,
-        fila.inquilino,
-        fila.chave,
-        fila.token_reserva,
-        fila.versao,
-        fila.tentativas,
-        fila.reservado_ate,
-        fila.chave_operacao,
-        fila.etapa,
-        fila.referencia_externa,
-        fila.conteudo_xml
-    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
-    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
-    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
-    ORDER BY fila.disponivel_em, fila.documento_id;
+        documento_id,
+        inquilino,
+        chave,
+        token_reserva,
+        versao,
+        tentativas,
+        reservado_ate,
+        chave_operacao,
+        etapa,
+        referencia_externa,
+        conteudo_xml
+    FROM reservados
+    ORDER BY disponivel_em, documento_id;
 END
 $$;
 
@@ -115,9 +115,19 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- +    etapa TEXT,
 -- +    referencia_externa TEXT,
 -- @@
--- +        fila.chave_operacao,
--- +        fila.etapa,
--- +        fila.referencia_externa,
+-- -    SELECT documento_id, inquilino, chave, token_reserva, versao, tentativas, reservado_ate, conteudo_xml
+-- +    SELECT
+-- +        documento_id,
+-- +        inquilino,
+-- +        chave,
+-- +        token_reserva,
+-- +        versao,
+-- +        tentativas,
+-- +        reservado_ate,
+-- +        chave_operacao,
+-- +        etapa,
+-- +        referencia_externa,
+-- +        conteudo_xml
 -- @lesson 08
 -- @@
 -- -            WHERE status = 'pendente'
@@ -130,18 +140,45 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- +            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT relogio())
 -- +            ORDER BY disponivel_em, documento_id
 -- @@
--- -        ultimo_erro = NULL
--- +        ultimo_erro = NULL,
--- +        categoria_erro = NULL
+-- -            ultimo_erro = NULL
+-- +            ultimo_erro = NULL,
+-- +            categoria_erro = NULL
 -- @@
--- -    ORDER BY fila.criado_em, fila.documento_id;
--- +    ORDER BY fila.disponivel_em, fila.documento_id;
+-- -    ORDER BY criado_em, documento_id;
+-- +    ORDER BY disponivel_em, documento_id;
 -- @lesson 06
 -- @@
 -- +    token_reserva BIGINT,
 -- +    versao BIGINT,
 -- @@
+-- +    v_versoes BIGINT[];
 -- +    v_tokens BIGINT[];
+-- @@
+--      IF p_inquilino IS NULL THEN
+-- -        SELECT array_agg(inquilino), array_agg(documento_id)
+-- -        INTO v_inquilinos, v_documentos
+-- +        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+-- +        INTO v_inquilinos, v_documentos, v_versoes
+-- @@
+--      IF p_inquilino IS NULL THEN
+--          SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+--          INTO v_inquilinos, v_documentos, v_versoes
+--          FROM (
+-- -            SELECT inquilino, documento_id
+-- +            SELECT inquilino, documento_id, versao
+-- @@
+--      ELSE
+-- -        SELECT array_agg(inquilino), array_agg(documento_id)
+-- -        INTO v_inquilinos, v_documentos
+-- +        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+-- +        INTO v_inquilinos, v_documentos, v_versoes
+-- @@
+--      ELSE
+--          SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+--          INTO v_inquilinos, v_documentos, v_versoes
+--          FROM (
+-- -            SELECT inquilino, documento_id
+-- +            SELECT inquilino, documento_id, versao
 -- @@
 -- +    IF v_documentos IS NULL THEN
 -- +        RETURN;
@@ -149,61 +186,16 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 -- @@
 -- +    -- Before the UPDATE, in which nothing is volatile.
 -- +    v_tokens := novos_tokens(cardinality(v_documentos));
--- +    UPDATE fila_documentos AS fila
--- +    SET
--- +        status = 'processando',
--- +        tentativas = fila.tentativas + 1,
--- +        versao = fila.versao + 1,
--- +        token_reserva = escolhido.token,
--- +        worker_id = p_worker,
--- +        reservado_ate = v_agora + p_prazo,
--- +        iniciado_em = v_agora,
--- +        concluido_em = NULL,
--- +        ultimo_erro = NULL
--- +    FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
--- +    WHERE
--- +        fila.inquilino = escolhido.inquilino
--- +        AND fila.documento_id = escolhido.documento
--- +        AND fila.inquilino = coalesce(p_inquilino, fila.inquilino);
 -- +    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
--- +    SELECT
--- +        fila.inquilino, fila.documento_id, fila.versao, 'pendente', 'processando', fila.token_reserva, p_worker, 'reserva', v_agora
--- +    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
--- +    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
--- +    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino);
+-- +    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+-- +    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
 -- @@
--- -    WITH reservados AS (
--- -        UPDATE fila_documentos AS fila
--- -        SET
--- -            status = 'processando',
--- -            tentativas = fila.tentativas + 1,
--- -            worker_id = p_worker,
--- -            reservado_ate = v_agora + p_prazo,
--- -            iniciado_em = v_agora,
--- -            concluido_em = NULL,
--- -            ultimo_erro = NULL
+-- +            versao = fila.versao + 1,
+-- +            token_reserva = escolhido.token,
+-- @@
 -- -        FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
--- -        WHERE
--- -            fila.inquilino = escolhido.inquilino
--- -            AND fila.documento_id = escolhido.documento
--- -            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
--- -        RETURNING fila.*
--- -    )
--- -
+-- +        FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+-- @@
 -- -    SELECT documento_id, inquilino, chave, tentativas, reservado_ate, conteudo_xml
--- -    FROM reservados
--- -    ORDER BY criado_em, documento_id;
--- +    SELECT
--- +        fila.documento_id,
--- +        fila.inquilino,
--- +        fila.chave,
--- +        fila.token_reserva,
--- +        fila.versao,
--- +        fila.tentativas,
--- +        fila.reservado_ate,
--- +        fila.conteudo_xml
--- +    FROM unnest(v_inquilinos, v_documentos) AS escolhido (inquilino, documento)
--- +    INNER JOIN fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
--- +    WHERE fila.inquilino = coalesce(p_inquilino, fila.inquilino)
--- +    ORDER BY fila.criado_em, fila.documento_id;
+-- +    SELECT documento_id, inquilino, chave, token_reserva, versao, tentativas, reservado_ate, conteudo_xml
 -- @lesson 05

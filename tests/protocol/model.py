@@ -312,6 +312,24 @@ class Model:
         known = [(each, same(reference, each)) for each, reference in held]
         return [row for each, reference in known for row in self._finish(call, each, reference)]
 
+    def concluir_e_reservar(
+        self,
+        call: Call,
+        keys: list[int],
+        tokens: list[int],
+        references: list[str | None] | None,
+        worker: str,
+        batch: int,
+        lease: timedelta,
+        tenant: str | None,
+    ) -> list[Row]:
+        finished = self.concluir_lote(call, keys, tokens, references, tenant)
+        claimed = replace(call, rows=[row[1:] for row in call.rows if row[0] == "reservado"])
+        return [
+            *(("concluido", key, None, version, *[None] * 6) for key, _, version in finished),
+            *(("reservado", *row) for row in self.reservar(claimed, worker, batch, lease, tenant)),
+        ]
+
     def falhar(self, call: Call, key: int, token: int, category: str, reason: str, tenant: str | None) -> list[Row]:
         held = self._held(call, key, token, tenant)
         if held is None:

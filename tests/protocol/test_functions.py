@@ -488,6 +488,7 @@ WAITERS = {  # what goes before, and the call that then waits for document 1
     "registrar_etapa": ("SELECT", "registrar_etapa(1, 1, 'desconhecido')"),
     "concluir": ("SELECT", "concluir(1, 1)"),
     "concluir_lote": ("SELECT", "concluir_lote(ARRAY[1], ARRAY[1])"),
+    "concluir_e_reservar": ("SELECT", "concluir_e_reservar(ARRAY[1], ARRAY[1], NULL, 'worker-b')"),
     "devolver": ("SELECT", "devolver(1, 1)"),
     "falhar": ("SELECT", "falhar(1, 1, 'sistemico', 'motivo')"),
     "conciliar": ("SELECT", "conciliar(1, 1, 'motivo')"),
@@ -573,7 +574,7 @@ def state(request: pytest.FixtureRequest, module_database: str) -> str:
 
 
 # What sql/plans.sql gives the functions of the workers.
-PLANS = {"plan_cache_mode=force_generic_plan", "enable_sort=off", "enable_seqscan=off"}
+PLANS = {"plan_cache_mode=force_generic_plan", "enable_sort=off", "enable_seqscan=off", "jit=off"}
 
 
 def broken_rules(functions: list[tuple[object, ...]]) -> list[str]:
@@ -615,7 +616,7 @@ def guard(source: str) -> str:
 def test_the_guard_of_a_batch_is_the_one_guard(state: str) -> None:
     sources = {name: str(source) for name, _, _, _, source, *_ in fetch(state, FUNCTIONS)}
     for batch in {"concluir_lote", "renovar_lote"} & sources.keys():
-        lock = sources[batch].partition("CROSS JOIN sql_semana_12.fila_documentos")[2]
+        lock = sources[batch].partition("CROSS JOIN LATERAL")[2]
         assert guard(lock) == guard(sources["travar"])
         assert "p_token" in guard(lock)
 

@@ -60,9 +60,7 @@ def test_all_sql_lists_the_scripts_of_the_last_state_without_the_labs_clock() ->
 
 
 def test_a_line_of_several_editions_is_changed_once(copy: Path) -> None:
-    edit(
-        copy / "protocol" / "reservar.sql", "        worker_id = p_worker,", "        worker_id = left(p_worker, 200),"
-    )
+    edit(copy / "protocol" / "reservar.sql", "v_versoes BIGINT[];", "v_versoes BIGINT[] NOT NULL := '{}';")
     edit(copy / "protocol" / "reservar.sql", "v_documentos BIGINT[];", "v_documentos BIGINT[] := '{}';")
     assert written(source.write_scripts()) == {
         "reservar.sql", "05_lease.sql", "06_token.sql", "08_failures.sql", "09_effects.sql",
@@ -71,7 +69,7 @@ def test_a_line_of_several_editions_is_changed_once(copy: Path) -> None:
     for lesson in (5, 6, 8, 9):
         text = next(copy.glob(f"{lesson:02}_*.sql")).read_text(encoding="utf-8")
         assert text.count("v_documentos BIGINT[] := '{}';") == 1
-        assert text.count("worker_id = left(p_worker, 200),") == (lesson > 5), "a line that lesson 06 brought"
+        assert text.count("v_versoes BIGINT[] NOT NULL := '{}';") == (lesson > 5), "a line that lesson 06 brought"
     assert "v_documentos BIGINT[] := '{}';" in take_home.protocol("pt", "fila", {})
     assert "v_documentos BIGINT[] := '{}';" in "".join(source.without("audit", schema.latest()))
 

@@ -37,9 +37,11 @@ SESSIONS = ("A", "B", "C")
 TENANTS = ("norte", "sul")
 
 # What the model answers, in the order in which it does.
+CLAIMED = "documento_id, token_reserva, versao, tentativas, etapa, inquilino, chave, chave_operacao, referencia_externa"
 COLUMNS = {
     "enfileirar": "documento_id, novo",
-    "reservar": "documento_id, token_reserva, versao, tentativas, etapa, inquilino, chave, chave_operacao, referencia_externa",
+    "reservar": CLAIMED,
+    "concluir_e_reservar": f"resultado, {CLAIMED}",
     "renovar": "documento_id",
     "renovar_lote": "documento_id, resultado",
     "devolver": "documento_id, status, versao, tentativas",
@@ -197,6 +199,15 @@ class Protocol(RuleBasedStateMachine):
         keys, tokens = [key for key, _ in chosen], [token for _, token in chosen]
         self.call(who, "concluir_lote", keys, tokens, [reference] * len(batch), tenant)
 
+    @precondition(lambda self: self.model.tokens)
+    @rule(who=sessions, batch=st.lists(picks, max_size=3), reference=references, lease=leases, tenant=tenants)
+    def finish_a_batch_and_claim(
+        self, who: str, batch: list[int], reference: str | None, lease: timedelta, tenant: str | None
+    ) -> None:
+        chosen = [self.some_token(who, pick) for pick in batch]
+        keys, tokens = [key for key, _ in chosen], [token for _, token in chosen]
+        self.call(who, "concluir_e_reservar", keys, tokens, [reference] * len(batch), "w1", 2, lease, tenant)
+
     @precondition(lambda self: self.model.in_work())
     @rule(who=sessions, limit=st.integers(1, 3), tenant=tenants)
     def recover(self, who: str, limit: int, tenant: str | None) -> None:
@@ -294,6 +305,8 @@ class Protocol(RuleBasedStateMachine):
             rows = connection.execute(f"{query}({', '.join(['%s'] * len(arguments))})".encode(), arguments).fetchall()
             if function in ("concluir_lote", "renovar_lote"):
                 rows.sort()  # it promises no order
+            if function == "concluir_e_reservar":
+                rows.sort(key=lambda row: (row[0], row[1] if row[0] == "concluido" else 0))  # nor does it, of what it finished
         except psycopg.Error as failure:
             error = failure.sqlstate
         call = Call(who, Span(first, self.connections.clock()), rows)
@@ -501,6 +514,8 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
         pytest.param("concluir_lote", "AND fila.token_reserva = p_token", "", marks=long),
         pytest.param("concluir_lote", "AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)", "", marks=long),
         ("concluir_lote", "versao = fila.versao + 1", "versao = fila.versao"),
+        ("concluir_e_reservar", "(p_documentos, p_tokens, p_referencias, p_inquilino)", "(p_documentos, p_tokens, NULL, p_inquilino)"),
+        ("concluir_e_reservar", "(p_worker, p_lote, p_prazo, p_inquilino)", "(p_worker, p_lote, p_prazo, NULL)"),
         ("mudar", "versao = p_posse.versao + 1", "versao = p_posse.versao"),
         ("mudar", "token_reserva = NULL", "token_reserva = token_reserva"),
         (
@@ -623,8 +638,8 @@ def test_the_story_agrees_with_the_model_and_with_the_audit(connections: Connect
         ("enfileirar", "p_inquilino || '/' || p_chave", "p_chave"),
         ("reservar", "ultimo_erro = NULL", "ultimo_erro = fila.ultimo_erro"),
         ("reservar", "'reserva', v_agora", "'reserva', v_agora - INTERVAL '1 hour'"),
-        ("reservar", "fila.chave_operacao,", "fila.chave,"),
-        ("reservar", "fila.referencia_externa,", "NULL::TEXT,"),
+        ("reservar", "\n        chave_operacao,", "\n        chave,"),
+        ("reservar", "\n        referencia_externa,", "\n        NULL::TEXT,"),
         ("mudar", "        p_agora,", "        p_posse.iniciado_em,"),
         ("mudar", "THEN p_agora END", "THEN p_posse.iniciado_em END"),
         ("mudar", "        p_posse.inquilino,", "        'padrao',"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from lab.worker.worker import Options
 SECONDS = 120.0  # more than any emptying takes: one that lasts longer has failed
 FIRST_WITH = {"inquilino": 5, "disponivel_em": 8, "chave_operacao": 9}  # the state that brings the column
 AUDITED = 6  # the first state with an audit
+PAYLOAD = "xmlparse(DOCUMENT format('<nfe id=\"NFE-%s\"><valor>101.10</valor></nfe>', n))"  # of document n
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Field:
         columns = {
             "chave": "'NFE-' || lpad(n::TEXT, 8, '0')",
             "nome_arquivo": "'nfe-' || n || '.xml'",
-            "conteudo_xml": "xmlparse(DOCUMENT format('<nfe id=\"NFE-%s\"><valor>101.10</valor></nfe>', n))",
+            "conteudo_xml": PAYLOAD,
             "criado_em": "clock_timestamp() - INTERVAL '1 hour'",
             "inquilino": tenants,
             "disponivel_em": "clock_timestamp() - INTERVAL '1 hour'",
@@ -137,11 +139,22 @@ class Field:
             )
 
 
+def to_disk(field: Field) -> tuple[float, float]:
+    """WAL bytes and fsyncs of the whole server so far."""
+    bytes_ = field.one("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    fsyncs = field.one(
+        "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"
+        if int(str(field.one("SHOW server_version_num"))) >= 180000
+        else "SELECT wal_sync FROM pg_stat_wal"
+    )
+    return float(str(bytes_)), float(str(fsyncs))
+
+
 # -- by pgbench
 
 
-def by_pgbench(field: Field, load: Load, script: str, *, last: str = "", settings: str = "") -> None:
-    """Run a script in pgbench, once for each claim of each client; then, for each client, `last`.
+def by_pgbench(field: Field, load: Load, script: str, *, last: str = "", settings: str = "") -> float:
+    """Run a script in pgbench, once for each claim of each client; then, for each client, `last`. Returns documents a second.
 
     settings: given to the server for these sessions, as libpq's `options`. Variables hold over a client's runs: `batch`, and
     `documents` and `tokens`, at first empty arrays. Raises LabError if pgbench is not here, or if a statement failed.
@@ -177,6 +190,8 @@ def by_pgbench(field: Field, load: Load, script: str, *, last: str = "", setting
         said = (done.stderr.strip().splitlines() or ["?"])[-1]
         raise LabError(f"pgbench: {said}")
     _wait_for_the_end(field)
+    (runs,) = re.findall(r"^tps = ([\d.]+)", done.stdout, flags=re.MULTILINE)
+    return float(runs) * load.documents / (load.clients * (load.claims + bool(last)))
 
 
 # What a worker sends, to the same functions in the same order. pgbench keeps no rows, so the ids and tokens come as arrays; the

@@ -17,7 +17,7 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.base.sql_text import statements
-from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench
+from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, to_disk
 from lab.measure.worker_vs_pgbench import STATE, Seen, Spread, spread, turns
 from lab.server.target import Target
 
@@ -124,9 +124,9 @@ def price(things: list[Priced], rounds: int, seen: Seen, documents: int = PRICED
             kept.append({})
             for each in things:
                 each.field.fill(documents)
-                before = _to_disk(each.field)
+                before = to_disk(each.field)
                 by_pgbench(each.field, load, each.script, last=each.last, settings=settings)
-                after = _to_disk(each.field)
+                after = to_disk(each.field)
                 each.field.check(documents)
                 kept[-1][each.name] = each.field.seconds()
                 if not settings:
@@ -173,17 +173,6 @@ def where_the_wal_goes(thing: Priced, seen: Seen, documents: int = PRICED, most:
 
 def _missed(ratio: float) -> str:
     return say(f"   (the aim is {DEAREST:.2f})", f"   (a meta é {DEAREST:.2f})") if ratio > DEAREST else ""
-
-
-def _to_disk(field: Field) -> tuple[float, float]:
-    """WAL bytes and fsyncs of the whole server so far."""
-    bytes_ = field.one("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-    fsyncs = field.one(
-        "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"
-        if int(str(field.one("SHOW server_version_num"))) >= 180000
-        else "SELECT wal_sync FROM pg_stat_wal"
-    )
-    return float(str(bytes_)), float(str(fsyncs))
 
 
 # -- a claim among many

@@ -132,7 +132,7 @@ class _Check:
         with self.undone():
             self.call("worker", "devolver", [self.document, self.token, self.tenant])
         self.renew()
-        for outcome in (self.finish, self.finish_batch, self.fail, self.hand_to_people):
+        for outcome in (self.finish, self.finish_batch, self.finish_and_claim, self.fail, self.hand_to_people):
             with self.undone():
                 outcome()
         for what in (
@@ -170,6 +170,10 @@ class _Check:
 
     def finish_batch(self) -> None:
         self.call("worker", "concluir_lote", [[self.document], [self.token], [REASON], self.tenant])
+
+    def finish_and_claim(self) -> None:
+        batch = [[self.document], [self.token], [REASON]]
+        self.call("worker", "concluir_e_reservar", [*batch, WHO, 1, "1 microsecond", self.tenant])
 
     def fail(self) -> None:
         self.call("worker", "falhar", [self.document, self.token, self.place.name("sistemico"), REASON, self.tenant])
