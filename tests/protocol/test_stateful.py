@@ -306,7 +306,9 @@ class Protocol(RuleBasedStateMachine):
             if function in ("concluir_lote", "renovar_lote"):
                 rows.sort()  # it promises no order
             if function == "concluir_e_reservar":
-                rows.sort(key=lambda row: (row[0], row[1] if row[0] == "concluido" else 0))  # nor does it, of what it finished
+                rows.sort(
+                    key=lambda row: (row[0], row[1] if row[0] == "concluido" else 0)
+                )  # nor does it, of what it finished
         except psycopg.Error as failure:
             error = failure.sqlstate
         call = Call(who, Span(first, self.connections.clock()), rows)
@@ -514,7 +516,11 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
         pytest.param("concluir_lote", "AND fila.token_reserva = p_token", "", marks=long),
         pytest.param("concluir_lote", "AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)", "", marks=long),
         ("concluir_lote", "versao = fila.versao + 1", "versao = fila.versao"),
-        ("concluir_e_reservar", "(p_documentos, p_tokens, p_referencias, p_inquilino)", "(p_documentos, p_tokens, NULL, p_inquilino)"),
+        (
+            "concluir_e_reservar",
+            "(p_documentos, p_tokens, p_referencias, p_inquilino)",
+            "(p_documentos, p_tokens, NULL, p_inquilino)",
+        ),
         ("concluir_e_reservar", "(p_worker, p_lote, p_prazo, p_inquilino)", "(p_worker, p_lote, p_prazo, NULL)"),
         ("mudar", "versao = p_posse.versao + 1", "versao = p_posse.versao"),
         ("mudar", "token_reserva = NULL", "token_reserva = token_reserva"),

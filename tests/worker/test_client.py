@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import pq
 
 from lab.base.errors import LabError
 from lab.worker import client, worker
@@ -61,25 +63,18 @@ def test_a_batch_is_locked_in_the_order_of_its_keys_whatever_its_own(queue_09: s
 
 def cut_answer(queue: Queue, to: str) -> None:
     """Let the server do the next statement in which this stands, and lose its answer."""
-    connected = queue._connected
+    answer = queue._answer
     cut: list[str] = []
 
-    class Connection:
-        def __init__(self, real: psycopg.Connection) -> None:
-            self.real = real
+    def lossy(connection: psycopg.Connection, statement: client.Statement, values: Sequence[object]) -> pq.abc.PGresult:
+        given = answer(connection, statement, values)
+        if not cut and (to in statement.text or to in values):
+            cut.append(to)
+            connection.close()
+            raise psycopg.OperationalError("the connection is lost")
+        return given
 
-        def execute(self, query: bytes, values: list[object], **options: Any) -> psycopg.Cursor:
-            cursor = self.real.execute(query, values, **options)
-            if not cut and (to in query.decode() or to in values):
-                cut.append(to)
-                self.real.close()
-                raise psycopg.OperationalError("the connection is lost")
-            return cursor
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.real, name)
-
-    queue._connected = lambda: Connection(connected())  # type: ignore[assignment, method-assign, return-value]
+    queue._answer = lossy  # type: ignore[method-assign]
 
 
 def test_a_connection_that_is_lost_comes_back_and_the_outcome_is_sent_again(queue_09: str, run: Run) -> None:

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lab.base.errors import LabError
 from lab.worker import worker
-from lab.worker.client import Queue, Unreachable
+from lab.worker.client import Queue, Statement, Unreachable
 from lab.worker.worker import Options
 from tests.helpers import execute, fetch
 from tests.worker.pretended import Pretended, Pure, Run, Said
@@ -234,10 +234,13 @@ def test_through_a_pooler_no_statement_has_a_name_and_each_transaction_brings_it
     execute(queue_09, "SELECT sql_semana_12.enfileirar('D-' || n, 'd.xml', '<nfe/>') FROM generate_series(1, 96) AS n")
     with tempfile.TemporaryDirectory() as folder, pgbouncer(queue_09, folder) as through:
         queues = [Queue(through, f"lab/{number}") for number in range(4)]
-        settings = "SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('lock_timeout'))"
-        assert queues[0]._rows(settings, []) == [("on 10s",)]
+        settings = Statement(
+            "SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('lock_timeout'))",
+            (bytes.decode,),
+        )
+        assert queues[0]._rows(settings) == [("on 10s",)]
         with queues[0].transaction():
-            assert queues[0]._rows(settings, []) == [("on 10s",)]
+            assert queues[0]._rows(settings) == [("on 10s",)]
         workers = [
             worker.make(
                 through, Pure() if number % 2 else Pretended(), Options(f"w{number}", batch=2, rounds=20, beat=0.3)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lab.base import paths
 from lab.base.language import say
-from lab.measure import guarantee_cost, peers, worker_vs_pgbench
+from lab.measure import guarantee_cost, worker_vs_pgbench
 from lab.measure.drain import Field
 from lab.measure.guarantee_cost import Among, Price
 from lab.measure.worker_vs_pgbench import Cell, Spread

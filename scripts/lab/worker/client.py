@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, LiteralString
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lab.base.errors import LabError
@@ -34,11 +34,46 @@ PATIENCE = {
     "tcp_user_timeout": "40000",
 }
 
-CLAIM: LiteralString = (
-    "SELECT documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
-    " conteudo_xml::TEXT FROM {}.reservar(%s, %s, make_interval(secs => %s), %s)"
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the protocol; `{}` is the schema, `$1` its first value. columns: what a value of each is read by."""
+
+    text: LiteralString
+    columns: tuple[Callable[[bytes], Any], ...]
+
+
+TEXT = bytes.decode
+# What a claim gives, in the order of Claim's fields.
+CLAIMED: LiteralString = (
+    "documento_id, inquilino, token_reserva, versao, tentativas, chave_operacao, etapa, referencia_externa,"
+    " conteudo_xml::TEXT"
 )
-FINISH: LiteralString = "SELECT documento_id, versao FROM {}.concluir_lote(%s::BIGINT[], %s::BIGINT[], %s::TEXT[], %s)"
+CLAIMED_COLUMNS = (int, TEXT, int, int, int, TEXT, TEXT, TEXT, TEXT)
+CLAIM = Statement(f"SELECT {CLAIMED} FROM {{}}.reservar($1, $2, make_interval(secs => $3), $4)", CLAIMED_COLUMNS)
+FINISH_AND_CLAIM = Statement(
+    f"SELECT resultado, {CLAIMED} FROM {{}}.concluir_e_reservar($1, $2, $3, $4, $5, make_interval(secs => $6), $7)",
+    (TEXT, *CLAIMED_COLUMNS),
+)
+FINISH = Statement("SELECT versao FROM {}.concluir($1, $2, $3, $4)", (int,))
+FINISH_ALL = Statement("SELECT documento_id, versao FROM {}.concluir_lote($1, $2, $3, $4)", (int, int))
+RENEW = Statement(
+    "SELECT documento_id, resultado FROM {}.renovar_lote($1, $2, make_interval(secs => $3), $4)", (int, TEXT)
+)
+GIVE_BACK = Statement("SELECT versao FROM {}.devolver($1, $2, $3)", (int,))
+RECORD = Statement("SELECT versao FROM {}.registrar_etapa($1, $2, $3, $4, $5, make_interval(secs => $6), TRUE)", (int,))
+RECONCILE = Statement("SELECT versao FROM {}.conciliar($1, $2, $3, $4)", (int,))
+FAIL = Statement(
+    "SELECT status, versao, extract(EPOCH FROM disponivel_em) FROM {}.falhar($1, $2, $3, $4, $5)",
+    (TEXT, int, lambda seconds: datetime.fromtimestamp(float(seconds), UTC)),
+)
+RECOVER = Statement(
+    "SELECT documento_id, status, versao, tentativas, etapa FROM {}.recuperar(p_quem => $1, p_inquilino => $2)",
+    (int, TEXT, int, int, TEXT),
+)
+PENDING = Statement(
+    "SELECT count(*) FROM {}.fila_documentos WHERE status = 'pendente' AND inquilino = coalesce($1, inquilino)", (int,)
+)
 
 # Set anew in each transaction where the session is a pooler's, and the next transaction has another one.
 OF_A_TRANSACTION = ("lock_timeout", "statement_timeout", "TimeZone", "DateStyle", "IntervalStyle", "xmloption")
@@ -137,7 +172,8 @@ class Queue:
         self._given_up = threading.Event()
         self._connection: psycopg.Connection | None = None
         self._together = False
-        self._queries: dict[str, bytes] = {}
+        self._queries: dict[Statement, bytes] = {}
+        self._prepared: dict[Statement, bytes] = {}  # their names on this connection
         self._sent_again = False
         self._deadline = Deadline(deadline)
         self._wants_pooled = pooled
@@ -185,80 +221,60 @@ class Queue:
 
     def claim(self, worker: str, batch: int, lease: float, tenant: str | None) -> list[Claim]:
         """Claim up to `batch` due documents for `lease` seconds."""
-        return [Claim(*row) for row in self._rows(CLAIM, [worker, batch, lease, tenant])]
+        return [Claim(*row) for row in self._rows(CLAIM, worker, batch, lease, tenant)]
 
     def renew(self, claims: Sequence[Claim], lease: float) -> list[Renewal]:
         """Move the deadlines in one statement; what became of each, in the order of `claims`."""
-        rows = self._rows(
-            "SELECT documento_id, resultado FROM {}.renovar_lote(%s::BIGINT[], %s::BIGINT[], make_interval(secs => %s), %s)",
-            [[claim.document for claim in claims], [claim.token for claim in claims], lease, _tenant(claims)],
-        )
+        documents, tokens = [claim.document for claim in claims], [claim.token for claim in claims]
+        rows = self._rows(RENEW, documents, tokens, lease, _tenant(claims))
         results: dict[int, Renewal] = dict(rows)
         return [results[claim.document] for claim in claims]
 
     def give_back(self, claim: Claim) -> int | None:
         """Give back what was not begun, in general without an attempt charged; the new version, None if it is not this worker's."""
-        return self._version("SELECT versao FROM {}.devolver(%s, %s, %s)", [claim.document, claim.token, claim.tenant])
+        return self._version(GIVE_BACK, claim.document, claim.token, claim.tenant)
 
     def record(self, claim: Claim, stage: str, reference: str | None, lease: float) -> int | None:
         """Record the stage and renew for `lease` seconds; the new version, None if the document is no longer this worker's.
 
         The call is the whole effect of a worker of the lab: its result is the end, also where no attempt is left.
         """
-        return self._version(
-            "SELECT versao FROM {}.registrar_etapa(%s, %s, %s, %s, %s, make_interval(secs => %s), TRUE)",
-            [claim.document, claim.token, stage, reference, claim.tenant, lease],
-        )
+        return self._version(RECORD, claim.document, claim.token, stage, reference, claim.tenant, lease)
 
     def finish(self, claim: Claim, reference: str | None) -> int | None:
         """Finish the document; the new version, None if it is no longer this worker's."""
-        return self._version(
-            "SELECT versao FROM {}.concluir(%s, %s, %s, %s)", [claim.document, claim.token, reference, claim.tenant]
-        )
+        return self._version(FINISH, claim.document, claim.token, reference, claim.tenant)
 
     def finish_all(self, done: Sequence[Done]) -> list[int | None]:
         """Finish documents, all or (if it raises) none; their new versions, None for each that is no longer this worker's."""
-        return _versions(done, self._rows(FINISH, _batch(done)))
+        tenant = _tenant([claim for claim, _ in done])
+        return _versions(done, self._rows(FINISH_ALL, *_batch(done), tenant))
 
     def finish_and_claim(
         self, done: Sequence[Done], worker: str, batch: int, lease: float, tenant: str | None
     ) -> tuple[list[int | None], list[Claim]]:
-        """As `finish_all` and then `claim`, in one round trip and one transaction: both happen, or (if it raises) neither.
-
-        In this order only: a worker that claimed first would wait for others with what it has just locked in its hands.
-        """
-        finished, claimed = self._answers((FINISH, _batch(done)), (CLAIM, [worker, batch, lease, tenant]))
-        return _versions(done, finished), [Claim(*row) for row in claimed]
+        """As `finish_all` and then `claim`, of this tenant (None: any), in one statement: both happen, or (if it raises) neither."""
+        rows = self._rows(FINISH_AND_CLAIM, *_batch(done), worker, batch, lease, tenant)
+        finished = [(row[1], row[4]) for row in rows if row[0] == "concluido"]
+        return _versions(done, finished), [Claim(*row[1:]) for row in rows[len(finished) :]]
 
     def reconcile(self, claim: Claim, reason: str) -> int | None:
         """Hand the document to people; the new version, None if it is no longer this worker's."""
-        return self._version(
-            "SELECT versao FROM {}.conciliar(%s, %s, %s, %s)", [claim.document, claim.token, reason, claim.tenant]
-        )
+        return self._version(RECONCILE, claim.document, claim.token, reason, claim.tenant)
 
     def fail(self, claim: Claim, category: str, reason: str) -> Ended | None:
         """End the attempt as failed; None if the document is no longer this worker's."""
-        rows = self._rows(
-            "SELECT status, versao, disponivel_em FROM {}.falhar(%s, %s, %s, %s, %s)",
-            [claim.document, claim.token, category, reason, claim.tenant],
-        )
+        rows = self._rows(FAIL, claim.document, claim.token, category, reason, claim.tenant)
         return Ended(*rows[0]) if rows else None
 
     def recover(self, who: str, tenant: str | None) -> list[Late]:
         """Take late documents from their workers."""
-        rows = self._rows(
-            "SELECT documento_id, status, versao, tentativas, etapa FROM {}.recuperar(p_quem => %s, p_inquilino => %s)",
-            [who, tenant],
-        )
-        return [Late(*row) for row in rows]
+        return [Late(*row) for row in self._rows(RECOVER, who, tenant)]
 
     def pending(self, tenant: str | None) -> int:
         """How many documents are due, now or later. Raises LabError where the account may not read the queue."""
-        statement: LiteralString = (
-            "SELECT count(*) FROM {}.fila_documentos WHERE status = 'pendente' AND inquilino = coalesce(%s, inquilino)"
-        )
         try:
-            return int(self._rows(statement, [tenant])[0][0])
+            return int(self._rows(PENDING, tenant)[0][0])
         except psycopg.errors.InsufficientPrivilege:
             raise LabError(
                 say(
@@ -269,32 +285,19 @@ class Queue:
                 )
             ) from None
 
-    def _version(self, statement: LiteralString, values: Sequence[object]) -> int | None:
-        rows = self._rows(statement, values)
+    def _version(self, statement: Statement, *values: object) -> int | None:
+        rows = self._rows(statement, *values)
         return int(rows[0][0]) if rows else None
 
-    def _rows(self, statement: LiteralString, values: Sequence[object]) -> list[Row]:
-        (rows,) = self._answers((statement, values))
-        return rows
-
-    def _answers(self, *calls: tuple[LiteralString, Sequence[object]]) -> list[list[Row]]:
-        """The rows of statements sent together: outside `transaction`, one transaction of their own."""
+    def _rows(self, statement: Statement, *values: object) -> list[Row]:
+        """The rows of a statement: outside `transaction`, a transaction of its own."""
         self._sent_again = False
         tries, pause = 0, FIRST_PAUSE
         while True:
             connection = self._connected()
             try:
-                settings = self._pooled and not self._together
-                # What goes to the server without a Sync in between is one transaction to it.
-                together = connection.pipeline() if len(calls) > 1 or settings else nullcontext()
-                with self._over(connection), together:
-                    if settings:
-                        connection.execute(self._settings(), prepare=False)
-                    cursors = [
-                        connection.execute(self._query(text), values, prepare=not self._pooled)
-                        for text, values in calls
-                    ]
-                return [cursor.fetchall() for cursor in cursors]
+                with self._over(connection):
+                    return _read(self._answer(connection, statement, values), statement.columns)
             except psycopg.Error as error:
                 if self._together:
                     raise  # sent again it would stand alone
@@ -315,9 +318,37 @@ class Queue:
                 self._given_up.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _query(self, statement: LiteralString) -> bytes:
+    def _answer(
+        self, connection: psycopg.Connection, statement: Statement, values: Sequence[object]
+    ) -> pq.abc.PGresult:
+        """The server's answer, by libpq itself: a cursor would take half of a worker's time where a batch is small."""
+        libpq, texts = connection.pgconn, [_text(value) for value in values]
+        if self._pooled:
+            return self._answer_of_a_pool(connection, statement, texts)
+        if statement not in self._prepared:
+            name = f"lab_{len(self._prepared)}".encode()
+            _checked(connection, libpq.prepare(name, self._query(statement)))
+            self._prepared[statement] = name
+        # The stub knows no nulls here.
+        return _checked(connection, libpq.exec_prepared(self._prepared[statement], texts))  # type: ignore[arg-type]
+
+    def _answer_of_a_pool(
+        self, connection: psycopg.Connection, statement: Statement, texts: Sequence[bytes | None]
+    ) -> pq.abc.PGresult:
+        """The answer to a statement without a name, which another session may have, in a transaction that brings its settings."""
+        if self._together:
+            return _checked(connection, connection.pgconn.exec_params(self._query(statement), texts))
+        with psycopg.RawCursor(connection) as cursor:
+            # What goes to the server without a Sync in between is one transaction to it.
+            with connection.pipeline():
+                connection.execute(self._settings(), prepare=False)
+                cursor.execute(self._query(statement), [text and text.decode() for text in texts], prepare=False)
+            assert cursor.pgresult is not None
+            return cursor.pgresult
+
+    def _query(self, statement: Statement) -> bytes:
         if statement not in self._queries:
-            self._queries[statement] = sql.SQL(statement).format(sql.Identifier(self._schema)).as_bytes()
+            self._queries[statement] = sql.SQL(statement.text).format(sql.Identifier(self._schema)).as_bytes()
         return self._queries[statement]
 
     def _over(self, connection: psycopg.Connection) -> AbstractContextManager[None]:
@@ -331,6 +362,7 @@ class Queue:
             try:
                 connection = self._pins.open(self._conninfo, self._name, self._deadline.over)
                 self._connection = connection  # from now on `close` closes it
+                self._prepared = {}
                 with self._deadline.over(connection.fileno()):
                     self._look_at(connection)
             except psycopg.OperationalError as error:
@@ -354,7 +386,6 @@ class Queue:
         looks_pooled = backend != connection.info.backend_pid or path != self._pins.settings()["search_path"]
         self._pooled = looks_pooled if self._wants_pooled is None else self._wants_pooled
         if self._pooled:
-            connection.prepare_threshold = None
             self._tell("pooled")
         if found != now:
             self._tell("synchronous_commit", found=found, now=now)
@@ -396,15 +427,52 @@ def _refuses_options() -> LabError:
     )
 
 
-def _batch(done: Sequence[Done]) -> list[object]:
-    """The arguments of `FINISH`."""
-    references = [reference for _, reference in done]
+def _checked(connection: psycopg.Connection, answer: pq.abc.PGresult) -> pq.abc.PGresult:
+    """The answer; raises psycopg.Error if it is a refusal, or the connection is lost."""
+    if answer.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        return answer
+    if connection.closed and not answer.error_field(pq.DiagnosticField.SQLSTATE):
+        raise psycopg.OperationalError(connection.pgconn.get_error_message())
+    raise psycopg.errors.error_from_result(answer)
+
+
+def _text(value: object) -> bytes | None:
+    """A value as PostgreSQL reads it."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return f"{{{','.join(map(_element, value))}}}".encode()
+    return str(value).encode()
+
+
+def _element(value: object) -> str:
+    """An element of an array as PostgreSQL reads it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _read(answer: pq.abc.PGresult, columns: Sequence[Callable[[bytes], Any]]) -> list[Row]:
+    """The rows of an answer, each column read by its own."""
+    value = answer.get_value
+    numbered = list(enumerate(columns))
     return [
+        tuple([None if (text := value(row, number)) is None else read(text) for number, read in numbered])
+        for row in range(answer.ntuples)
+    ]
+
+
+def _batch(done: Sequence[Done]) -> tuple[list[int], list[int], list[str | None] | None]:
+    """Documents, tokens and references as the protocol's functions of a batch take them."""
+    references = [reference for _, reference in done]
+    return (
         [claim.document for claim, _ in done],
         [claim.token for claim, _ in done],
         references if any(references) else None,
-        _tenant([claim for claim, _ in done]),
-    ]
+    )
 
 
 def _tenant(claims: Sequence[Claim]) -> str | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import UnsupportedOperation
 from typing import Any, TextIO
@@ -76,17 +78,19 @@ class EventLog:
     def _write(self, event: str, lines: list[dict[str, Any]]) -> None:
         if not lines:
             return
-        head = {"time": _now(), "event": event, "worker": self._worker}
-        self._out.put(
-            "".join(
-                ENCODE(head | {name: value for name, value in facts.items() if value is not None}) + "\n"
-                for facts in lines
-            )
-        )
+        # What all the lines begin with is made once.
+        head = ENCODE({"time": _now(), "event": event, "worker": self._worker})[:-1]
+        self._out.put("".join([f"{head}{_facts(facts)}}}\n" for facts in lines]))
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    """What follows in a line; nothing of what is None."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    return f", {ENCODE(known)[1:-1]}" if known else ""
 
 
 class _Writer:
-    """Writes lines to a stream in a thread of its own, the only one that a stream which takes nothing can hold up."""
+    """Writes lines to a stream at once where that cannot wait, else in a thread of its own, the only one that it can hold up."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -97,10 +101,13 @@ class _Writer:
         self._torn = False  # the last line was written in part
         self._ending = False
         self._thread: threading.Thread | None = None
+        self._at_once, self._most = _at_once(stream)
 
     def put(self, text: str) -> None:
         """Have these lines written, soon."""
         with self._changed:
+            if not self._backlog and not self._lost and not (text := self._left_of(text)):
+                return
             if self._backlog + len(text) > LONGEST_BACKLOG:
                 self._lost += text.count("\n")
                 return
@@ -112,6 +119,24 @@ class _Writer:
                 self._thread.start()
             self._changed.notify_all()
 
+    def _left_of(self, text: str) -> str:
+        """Write as many of the lines as go without a wait; the others."""
+        while text and self._at_once is not None:
+            end = len(text) if len(text) <= self._most else text.rfind("\n", 0, self._most) + 1
+            try:
+                done = os.write(self._at_once, text[:end].encode())
+            except BlockingIOError:
+                break
+            except OSError:  # its reader is gone, its disk is full
+                self._lost += text.count("\n")
+                return ""
+            if done < end:
+                self._torn = text[done - 1] != "\n"
+                self._lost += text.count("\n", done)
+                return ""
+            text = text[end:]
+        return text
+
     def wait(self, until: float) -> None:
         """Wait until all is written, or for the time (of time.monotonic)."""
         with self._changed:
@@ -121,6 +146,9 @@ class _Writer:
         """End the thread, if the stream lets it, once all is written."""
         with self._changed:
             self._ending = True
+            if self._at_once is not None and self._most == select.PIPE_BUF:
+                os.close(self._at_once)
+            self._at_once = None
             self._changed.notify_all()
             if not self._backlog:
                 self._changed.wait_for(lambda: self._thread is None)
@@ -168,6 +196,21 @@ class _Writer:
                 continue
             self._torn = not data[:done].endswith(b"\n")
             data = data[done:]
+
+
+def _at_once(stream: TextIO | None) -> tuple[int | None, int]:
+    """The number of a file that can be written to without a wait, None if there is none, and how many bytes of it at once."""
+    with suppress(
+        AttributeError, OSError, ValueError
+    ):  # a stream within this process; a system that lists no open files
+        number = stream.fileno()  # type: ignore[union-attr]
+        kind = os.fstat(number).st_mode
+        if stat.S_ISREG(kind):
+            return number, sys.maxsize
+        if stat.S_ISFIFO(kind):
+            # Opened anew it is this process's alone to set, and takes up to PIPE_BUF bytes whole or not at all.
+            return os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), select.PIPE_BUF
+    return None, 0
 
 
 def _now() -> str:
