@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "server": ("core",),
     "notebook": ("core",),
     "jupyter": ("core", "notebook"),
+    "peers": ("core",),
     "test": ("core", "notebook"),
     "house": ("core", "notebook", "test"),
 }

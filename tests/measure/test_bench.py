@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
 from lab.base.errors import LabError
-from lab.measure import guarantee_cost, worker_vs_pgbench
+from lab.measure import guarantee_cost, peers, worker_vs_pgbench
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
 from lab.server.target import Target
 from tests.cli.test_command import lab
@@ -39,7 +40,7 @@ def test_the_quick_form_compares_workers_with_pgbench(field: Field) -> None:
         assert cell.ratio.median == pytest.approx(cell.worker / cell.pgbench)
         assert cell.processor > 0
         assert f"{cell.ratio.median:.2f}" in line
-        assert ("the aim is" in line) == (cell.ratio.median < worker_vs_pgbench.AIMS[cell.batch])
+        assert ("the aim is" in line) == (cell.ratio.median < worker_vs_pgbench.AIM)
 
 
 def test_the_rounds_end_in_time_on_a_busy_machine() -> None:
@@ -121,6 +122,27 @@ def test_a_claim_among_many_is_compared_with_one_among_few(own_server_module: Ta
         for conninfo in (few, many):
             claimed = "SELECT count(*), count(*) FILTER (WHERE inquilino = 'raro') >= 6 FROM sql_semana_12.auditoria"
             assert fetch(conninfo, claimed) == [(12, True)]
+
+
+def test_the_worker_is_compared_with_other_queues(own_server_module: Target) -> None:
+    said: list[str] = []
+    with ExitStack() as stack:
+        everyone = peers.peers(own_server_module, stack, said.append)
+        names = [each.name for each in everyone]
+        assert names[:3] == [peers.WORKER, peers.PGBENCH, peers.BARE]
+        assert (names[3:] == [peers.PGMQ, peers.PIPELINED]) != any("pgmq is not compared" in line for line in said)
+        figures = peers.compare(everyone, 1, said.append, batches={1: 5, 10: 2})
+        assert [(each.name, each.batch) for each in figures] == [(name, batch) for batch in (1, 10) for name in names]
+        assert all(each.rate > 0 and each.wal > 0 for each in figures)
+        wal = {each.name: each.wal for each in figures if each.batch == 10}
+        assert wal[peers.PGBENCH] > wal[peers.BARE], "the guarantees are written to the WAL"
+        for each in figures:
+            assert (each.ratio is not None) == (peers.PGMQ in names)
+        # A peer that leaves something behind, or takes it twice, gives no figure.
+        lazy = replace(everyone[-1], empty=lambda field, load: by_pgbench(field, replace(load, claims=1), peers.READ))
+        if peers.PGMQ in names:
+            with pytest.raises(LabError, match="void"):
+                peers.compare([lazy], 1, said.append, batches={1: 5})
 
 
 def test_a_profile_says_where_a_workers_time_goes(field: Field) -> None:

@@ -19,6 +19,7 @@ from lab.measure.guarantee_cost import PENDING
 from lab.measure.worker_vs_pgbench import Spread
 from lab.scenario.transcript import condition
 
+PEERS_PT = {"bare": "sem garantias", "pgmq, pipelined": "pgmq, em pipeline"}
 PRICES_PT = {
     "the episode's claim (04)": "a reserva do episódio (04)",
     "+ lease (05)": "+ prazo da reserva (05)",
@@ -115,6 +116,25 @@ def rates(language: str) -> str:
     batch, cores = {"en": ("batch", "cores, load"), "pt": ("lote", "núcleos, carga")}[language]
     where = f"PostgreSQL {seen.server}, {seen.cores} {cores} " + _number(language, f"{seen.busy:.1f}")
     return _table([f"{batch} ({where})", *heads], rows)
+
+
+def peers(language: str) -> str:
+    """Documents a second of the worker beside other queues, and what each writes to the disk, as `lab bench` recorded them."""
+    heads = {
+        "en": ["batch", "queue", "documents a second", "× pgmq", "WAL bytes a document", "fsyncs"],
+        "pt": ["lote", "fila", "documentos por segundo", "× pgmq", "bytes de WAL por documento", "fsyncs"],
+    }
+    rows = [
+        [
+            str(each.batch),
+            each.name if language == "en" else PEERS_PT.get(each.name, each.name),
+            _number(language, f"{each.rate:,.0f}"),
+            _spread(language, each.ratio) if each.ratio else "",
+            *(_number(language, figure) for figure in (f"{each.wal:,.0f}", f"{each.fsyncs:.2f}")),
+        ]
+        for each in bench.recorded().peers
+    ]
+    return _table(heads[language], rows)
 
 
 def prices(language: str) -> str:

@@ -1,6 +1,6 @@
 """`lab bench`: ratios measured in one run, interleaved, since bare times mean little on a shared machine.
 
-What the queue does is measured by worker_vs_pgbench and guarantee_cost; here is how it is told.
+What the queue does is measured by worker_vs_pgbench, peers and guarantee_cost; here is how it is told.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from rich.console import Console
 from lab.base import paths
 from lab.base.language import say
 from lab.measure import guarantee_cost, worker_vs_pgbench
+from lab.measure import peers as other_queues
 from lab.measure.drain import Field
 from lab.measure.guarantee_cost import Among, Price
+from lab.measure.peers import Figures
 from lab.measure.worker_vs_pgbench import Cell, Spread
 from lab.server.target import Target
 
@@ -33,6 +35,7 @@ class Bench:
     cores: int
     busy: float
     cells: tuple[Cell, ...]
+    peers: tuple[Figures, ...]
     prices: tuple[Price, ...]
     among: tuple[Among, ...]
 
@@ -45,16 +48,18 @@ def recorded() -> Bench:
     """The figures as `lab bench --record` has written them."""
     kept = json.loads(RECORDED.read_text(encoding="utf-8"))
     cells = [Cell(**{**each, "ratio": Spread(**each["ratio"])}) for each in kept["cells"]]
+    peers = [Figures(**{**each, "ratio": each["ratio"] and Spread(**each["ratio"])}) for each in kept["peers"]]
     spreads = ("time", "in_memory")
     priced = [Price(**{**each, **{name: Spread(**each[name]) for name in spreads}}) for each in kept["prices"]]
     among = [Among(**each) for each in kept["among"]]
-    return Bench(kept["server"], kept["cores"], kept["busy"], tuple(cells), tuple(priced), tuple(among))
+    return Bench(kept["server"], kept["cores"], kept["busy"], tuple(cells), tuple(peers), tuple(priced), tuple(among))
 
 
 def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] = PARTS) -> Bench:
     """Measure what the queue does and print it as it comes; `rounds` is how often each is measured.
 
-    parts: workers (against pgbench), guarantees (what each costs), pending (a claim among few and among many).
+    parts: workers (against pgbench), peers (the worker beside pgmq and a bare queue), guarantees (what each costs), pending (a claim
+    among few and among many).
     Raises LabError if a run is void, or on a server that does not wait for its disk.
     """
     worker_vs_pgbench.insist_on_disk(target)
@@ -64,6 +69,7 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
 
     cores = os.cpu_count() or 1
     cells: list[Cell] = []
+    compared: list[Figures] = []
     priced: list[Price] = []
     among: list[Among] = []
     busy = os.getloadavg()[0]
@@ -81,6 +87,16 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
             )
             cells = worker_vs_pgbench.compare(field, rounds, seen)
             worker_vs_pgbench.why(field, seen)
+        if "peers" in parts:
+            seen(
+                say(
+                    f"documents a second, {other_queues.CLIENTS} clients; WAL bytes and fsyncs a document; times pgmq's read and"
+                    " delete",
+                    f"documentos por segundo, {other_queues.CLIENTS} clientes; bytes de WAL e fsyncs por documento; vezes a"
+                    " leitura e a exclusão do pgmq",
+                )
+            )
+            compared = other_queues.compare(other_queues.peers(target, stack, seen), rounds, seen)
         if "guarantees" in parts:
             seen(
                 say(
@@ -113,4 +129,4 @@ def queue(target: Target, console: Console, rounds: int, parts: tuple[str, ...] 
             f"medido em {seconds:.0f} s; cada documento de cada execução concluído uma vez",
         )
     )
-    return Bench(target.version, cores, busy, tuple(cells), tuple(priced), tuple(among))
+    return Bench(target.version, cores, busy, tuple(cells), tuple(compared), tuple(priced), tuple(among))

@@ -195,14 +195,13 @@ def by_pgbench(field: Field, load: Load, script: str, *, last: str = "", setting
 
 
 # What a worker sends, to the same functions in the same order. pgbench keeps no rows, so the ids and tokens come as arrays; the
-# payload is read, as a worker does. That the claim's batch hangs on the finish keeps their order.
+# payload is read, as a worker does.
 CLAIM = """\
 SELECT
-    coalesce(array_agg(reservado.documento_id), '{}') AS documents,
-    coalesce(array_agg(reservado.token_reserva), '{}') AS tokens,
-    sum(length(reservado.conteudo_xml::TEXT)) AS payload
-FROM (SELECT count(*)::INTEGER AS finished FROM concluir_lote(:documents::BIGINT[], :tokens::BIGINT[])) AS feito
-CROSS JOIN LATERAL reservar('pgbench', :batch + 0 * feito.finished, '30 seconds') AS reservado
+    coalesce(array_agg(documento_id) FILTER (WHERE resultado = 'reservado'), '{}') AS documents,
+    coalesce(array_agg(token_reserva) FILTER (WHERE resultado = 'reservado'), '{}') AS tokens,
+    sum(length(conteudo_xml::TEXT)) AS payload
+FROM concluir_e_reservar(:documents::BIGINT[], :tokens::BIGINT[], NULL, 'pgbench', :batch)
 \\gset
 """
 FINISH = "SELECT count(*) FROM concluir_lote(:documents::BIGINT[], :tokens::BIGINT[]);\n"

@@ -134,8 +134,8 @@ def peers(target: Target, stack: ExitStack, seen: Seen) -> list[Peer]:
     if package is None or package.origin is None:
         seen(
             say(
-                "  pgmq is not compared: its package is not installed (LAB_PARTS=peers ./lab bench peers, with a network)",
-                "  o pgmq fica de fora: o pacote dele não está instalado (LAB_PARTS=peers ./lab bench peers, com rede)",
+                "  pgmq is not compared: its package is not installed (./lab bench does it where there is a network)",
+                "  o pgmq fica de fora: o pacote dele não foi instalado (./lab bench o faz onde há rede)",
             )
         )
         return found

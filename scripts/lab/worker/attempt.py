@@ -95,8 +95,8 @@ class Attempts:
         was lost, perhaps that it had been written already.
         """
         self._log.each(event, [(claim, facts | {"version": new}) for claim, new, facts in outcomes if new is not None])
-        unchanged = "perhaps_written" if self._queue.sent_again else "refused"
-        self._log.each(unchanged, [(claim, {"wanted": event}) for claim, new, _ in outcomes if new is None])
+        if unchanged := [(claim, {"wanted": event}) for claim, new, _ in outcomes if new is None]:
+            self._log.each("perhaps_written" if self._queue.sent_again else "refused", unchanged)
 
     def _attempt(self, claim: Claim) -> Done | None:
         """What is to be done is decided by the stage in which an earlier attempt left the document."""

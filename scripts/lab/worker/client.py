@@ -458,11 +458,12 @@ def _element(value: object) -> str:
 def _read(answer: pq.abc.PGresult, columns: Sequence[Callable[[bytes], Any]]) -> list[Row]:
     """The rows of an answer, each column read by its own."""
     value = answer.get_value
-    numbered = list(enumerate(columns))
-    return [
-        tuple([None if (text := value(row, number)) is None else read(text) for number, read in numbered])
-        for row in range(answer.ntuples)
+    number_of_rows = range(answer.ntuples)
+    read = [
+        [None if (text := value(row, number)) is None else column(text) for row in number_of_rows]
+        for number, column in enumerate(columns)
     ]
+    return list(zip(*read, strict=True))
 
 
 def _batch(done: Sequence[Done]) -> tuple[list[int], list[int], list[str | None] | None]:

@@ -32,6 +32,7 @@ class EventLog:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
+        self._names: dict[str, str] = {}
         self._out = _Writer(sys.stdout)
         self._advice = _Writer(sys.stderr)
 
@@ -78,15 +79,22 @@ class EventLog:
     def _write(self, event: str, lines: list[dict[str, Any]]) -> None:
         if not lines:
             return
-        # What all the lines begin with is made once.
-        head = ENCODE({"time": _now(), "event": event, "worker": self._worker})[:-1]
+        # What all the lines begin with is made once, and most of it once for all.
+        if event not in self._names:
+            self._names[event] = ENCODE({"event": event, "worker": self._worker})[1:-1]
+        head = f'{{"time": "{_now()}", {self._names[event]}'
         self._out.put("".join([f"{head}{_facts(facts)}}}\n" for facts in lines]))
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    """What follows in a line; nothing of what is None."""
-    known = {name: value for name, value in facts.items() if value is not None}
-    return f", {ENCODE(known)[1:-1]}" if known else ""
+    """What follows in a line; nothing of what is None. Most are whole numbers, which need no encoder."""
+    return "".join(
+        [
+            f', "{name}": {value}' if type(value) is int else f', "{name}": {ENCODE(value)}'
+            for name, value in facts.items()
+            if value is not None
+        ]
+    )
 
 
 class _Writer:
