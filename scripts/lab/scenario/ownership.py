@@ -24,6 +24,9 @@ from lab.scenario.step_words import Told
 
 Kind = Literal["pending", "put_off", "owned", "late", "finished", "failed", "people", "paused", "gone"]
 
+# What a session is in a play: it owned a document, only renewed, gave an operator's commands, or none of these.
+Role = Literal["worker", "heartbeat", "operator", "other"]
+
 KINDS: dict[str, Kind] = {
     "pendente": "pending",
     "processando": "owned",
@@ -149,6 +152,16 @@ class Ownership:
         """The documents that have a lane."""
         return tuple(dict.fromkeys(band.documento_id for band in self.bands))
 
+    def role(self, session: str) -> Role:
+        """What a session is in this play, by what it did there; `other` is said of those that only read, recover or move the clock."""
+        if any(band.owner == session for band in self.bands):
+            return "worker"
+        writes = [run for run in self.play.runs.values() if run.step.session == session and step_words.alters(run)]
+        if any(map(step_words.by_operator, writes)):
+            return "operator"
+        beats = all(map(step_words.renews, writes)) and any(run.rows for run in writes)
+        return "heartbeat" if beats else "other"
+
     @property
     def sessions(self) -> tuple[str, ...]:
         """The sessions that have a lane: those that did more than move the clock."""
@@ -195,7 +208,7 @@ def band_words(band: Band, before: Band | None = None, clock_reaches: bool = Tru
     elif band.kind == "failed" and tried:
         words.append(say(f"after {tried}", f"depois da {tried}"))
     elif band.kind == "pending" and band.tries and band.tries > 1:
-        words.append(say(f"{band.tries} tries so far", f"{band.tries} tentativas antes"))
+        words.append(say(f"{band.tries} tries so far", f"após {band.tries} tentativas"))
     if band.stage in step_words.STAGE and band.kind != "finished":
         words.append(str(step_words.STAGE[band.stage]))
     if band.reference is not None:
@@ -203,7 +216,7 @@ def band_words(band: Band, before: Band | None = None, clock_reaches: bool = Tru
     if band.version is not None:
         words.append(say(f"version {band.version}", f"versão {band.version}"))
     if band.kind == "owned" and band.until is not None and not clock_reaches:
-        words.append(say(f"until {span(band.until)}", f"até {span(band.until)}"))
+        words.append(_until_words(band.until))
     return tuple(words)
 
 
@@ -237,8 +250,8 @@ def in_words(play: Play) -> str:
     if failed := _listed(mark for mark in seen.marks if mark.failed):
         parts.append(f"{say('Error outside the queue', 'Erro fora da fila')}: {failed}.")
     if seen.calls:
-        told = "; ".join(f"{say('step', 'passo')} {call.at}, {call.session}: {call.words}" for call in seen.calls)
-        parts.append(f"{say('Outside world', 'Mundo lá fora')}: {told}.")
+        told = "; ".join(f"{say('step', 'passo')} {call.at}, {_way(call)}: {call.words}" for call in seen.calls)
+        parts.append(f"{outside_words(seen).capitalize()}: {told}.")
     return " ".join(parts)
 
 
@@ -253,6 +266,18 @@ def idle_words(seen: Ownership) -> str:
     return say(
         f"Documents {listed} stay pending (not drawn).", f"Os documentos {listed} continuam pendentes (sem faixa)."
     )
+
+
+def outside_words(seen: Ownership) -> str:
+    """What a play calls the outside world."""
+    receiver = any(call.kind != "effect" for call in seen.calls)
+    return say("receiver", "receptor") if receiver else say("outside world", "mundo lá fora")
+
+
+def _way(call: Call) -> str:
+    if call.kind == "note":
+        return say(f"to {call.session}", f"para {call.session}")
+    return say(f"from {call.session}", f"de {call.session}")
 
 
 def _listed(marks: Iterable[Mark]) -> str:
@@ -271,6 +296,10 @@ def _state(band: Band) -> str:
     return str(next(step_words.STATUS[status] for status, kind in KINDS.items() if kind == band.kind))
 
 
+def _until_words(until: float) -> str:
+    return say(f"lease until {span(until)}", f"prazo até {span(until)}")
+
+
 def _since(band: Band) -> str:
     if band.start <= 0:
         return say("at first", "no início")
@@ -284,7 +313,7 @@ def _spoken(band: Band) -> Iterator[str]:
     yield say(f"owned by {first}", f"com {first}") if band.kind in ("owned", "late") else first
     yield from rest
     if band.kind == "owned" and band.until is not None:
-        yield say(f"lease until {span(band.until)}", f"prazo até {span(band.until)}")
+        yield _until_words(band.until)
 
 
 class _Reader:
@@ -306,6 +335,7 @@ class _Reader:
                 )
             )
         self.last = len(self.events)
+        self.owners: dict[int, list[str]] = {}  # of each document, after each step
         self.states = self._known()
         self.start = self.states[0].clock or datetime.min
         self.clocks = [self._seconds(state.clock) or 0.0 for state in self.states]
@@ -320,6 +350,7 @@ class _Reader:
         idle = []
         for number in numbers:
             rows, owners = self._story(number)
+            self.owners[number] = owners
             lane: list[Band] = []
             self._lane(number, rows, owners, lane, ends, renewals)
             if len(lane) == 1 and lane[0].kind == "pending":
@@ -527,7 +558,8 @@ class _Reader:
         """Why a write changed no row, as far as the states tell."""
         named = step_words.named(run)
         # What waited met the queue as it was after the wait, all others as it was before them.
-        seen = self.play.states[at if self.events[at - 1].kind == "completed" else at - 1]
+        met = at if self.events[at - 1].kind == "completed" else at - 1
+        seen = self.play.states[met]
         if told.kind != "refused" or run.outcome == "error" or named is None or seen.unknown:
             return
         row = seen.document(named.document)
@@ -552,13 +584,14 @@ class _Reader:
             if row.version != named.version:
                 yield say("old version", "versão antiga")
             elif at_work and until is not None and until > self.clocks[at - 1]:
-                yield say("lease still held", "reserva ainda vale")
+                yield say("lease still held", "prazo ainda vale")
             else:
                 yield say(f"state: {state}", f"situação: {state}")
         elif not at_work:
             yield say(f"state: {state}", f"situação: {state}")
         elif named.worker is not None and row.worker_id is not None and row.worker_id != named.worker:
-            yield say(f"{row.worker_id} has it", f"está com {row.worker_id}")
+            owner = self.owners[named.document][met]
+            yield say(f"{owner} has it", f"está com {owner}")
 
     def _put_back(self, at: int, run: StepRun) -> Iterator[str]:
         """Of the documents that a step put back by hand, which were late and whose lease still held."""
@@ -569,7 +602,7 @@ class _Reader:
             until = self._seconds(row.reserved_until)
             if row.status == "processando" and now is not None and now.status == "pendente" and until is not None:
                 held = until > self.clocks[at]
-                was = say("lease still held", "reserva valia") if held else say("was late", "atrasado")
+                was = say("lease still held", "ainda no prazo") if held else say("was late", "atrasado")
                 yield f"{row.documento_id}: {was}"
 
     def _calls(self, at: int, run: StepRun) -> Iterator[Call]:
@@ -586,8 +619,11 @@ class _Reader:
             yield Call(at, session, "may", say("may have been called", "pode ter sido chamado"))
         elif stage == "obtido":
             row = self.states[at].document(step_words.documents(run)[0])
-            noted = (row and row.external_reference) or say("a result", "um retorno")
-            yield Call(at, session, "note", say(f"notes {noted}", f"anota {noted}"))
+            reference = row.external_reference if row is not None else None
+            answer = (
+                say(f"reference {reference}", f"referência {reference}") if reference else say("a result", "um retorno")
+            )
+            yield Call(at, session, "note", answer)
 
 
 def _hold(row: Document | None) -> tuple[object, ...] | None:

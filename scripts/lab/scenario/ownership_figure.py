@@ -16,16 +16,18 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.textpath import text_to_path
 
-from lab.base.language import say
+from lab.base.language import Text, say
 from lab.scenario.ownership import (
     Band,
     LeaseEnd,
     Mark,
     Ownership,
     Renewal,
+    Role,
     Taken,
     band_words,
     idle_words,
+    outside_words,
     ownership,
     span,
 )
@@ -35,6 +37,7 @@ from lab.scenario.timeline import CARD, ERROR, INK, OPEN, WIDTH
 # A, B, C and D, the same in every picture; they are told apart in grey by their darkness too, from each other and from the states.
 OWNERS = ("#4aa3d4", "#7d1156", "#eeb921", "#2f4b9b")
 PENDING, PUT_OFF, FINISHED, FAILED, PEOPLE, PAUSED = "#e3e6ea", "#f5f6f7", "#1b7f4d", "#2b2222", "#e6d8f3", "#dfe6ee"
+IN_DARK = "#8a8484"  # the hatching of what was given up, which in grey is as dark as an owner
 DARK = (OWNERS[1], OWNERS[3], FINISHED, FAILED)  # on these the words are white
 LANE_LINE = "#b9c0c7"
 FAINT, CLOCK = "#59636e", "#00734f"  # words are written in them, so they are dark enough on white
@@ -53,7 +56,15 @@ READABLE = SIZE / 72 * 880 / 10
 UNWRAPPED, WRAPPED = 99.0, 0.7
 EDGE = 0.012  # inches: from a band's end to its own edge
 COLUMN = 0.2  # inches: the least from step to step
+CLEAR = 2.5  # points around words in which no line is drawn
 MARK = 0.055  # inches: the radius of a mark
+
+ROLES: dict[Role, Text] = {
+    "worker": Text("worker", "worker"),
+    "heartbeat": Text("heartbeat", "sinal de vida"),
+    "operator": Text("operator", "operador"),
+    "other": Text("session", "sessão"),
+}
 
 
 def figure(play: Play) -> Figure:
@@ -92,16 +103,13 @@ class _Picture:
         names = {"step": say("step", "passo"), "clock": say("queue's clock", "relógio da fila")}
         names |= {str(number): say(f"document {number}", f"documento {number}") for number in self.seen.documents}
         for session in self.seen.sessions:
-            names[session] = (
-                f"worker {session}" if self._owns(session) else say(f"session {session}", f"sessão {session}")
-            )
+            names[session] = f"{ROLES[self.seen.role(session)]} {session}"
         if self.seen.calls:
-            receiver = any(call.kind != "effect" for call in self.seen.calls)
-            names[""] = say("receiver", "receptor") if receiver else say("outside world", "mundo lá fora")
+            names[""] = outside_words(self.seen)
         return names
 
     def _owns(self, session: str) -> bool:
-        return any(band.owner == session for band in self.seen.bands)
+        return self.seen.role(session) == "worker"
 
     def _columns(self) -> dict[float, float]:
         """Where each position lies, in inches: as near to the one before as the words in all lanes allow, stretched to the page."""
@@ -179,7 +187,7 @@ class _Picture:
             assert renewal.was is not None
             labels.append((renewal.was, say(f"until {span(renewal.old)}", f"até {span(renewal.old)}"), ERROR))
         for taken in self._taken(number):
-            labels.append((float(taken.at), say("taken, lease held", "tirado, prazo valia"), ERROR))
+            labels.append((float(taken.at), say("taken, lease held", "tirado ainda no prazo"), ERROR))
         return sorted(labels)
 
     def _ends(self, number: int) -> list[LeaseEnd]:
@@ -348,9 +356,9 @@ class _Picture:
             "pending": (PENDING, CARD, ""),
             "put_off": (PUT_OFF, FAINT, ""),
             "finished": (FINISHED, CARD, ""),
-            "failed": (FAILED, CARD, ""),
-            "people": (PEOPLE, FAINT, ""),
-            "paused": (PAUSED, FAINT, ""),
+            "failed": (FAILED, IN_DARK, "xx"),
+            "people": (PEOPLE, FAINT, ".."),
+            "paused": (PAUSED, FAINT, "||"),
             "gone": (CARD, LANE_LINE, ""),
         }[band.kind]
 
@@ -485,18 +493,18 @@ class _Picture:
             (
                 "taken",
                 bool(self.seen.taken),
-                say("taken from its owner while the lease held", "tirado do dono com o prazo valendo"),
+                say("taken from its owner while the lease held", "tirado do dono ainda no prazo"),
             ),
             ("clock", len(self.seen.clock) > 1, say("the clock is moved", "o relógio é adiantado")),
             (
                 "read",
                 bool(told & {"read", "nothing"}),
-                say("only looks, or finds nothing", "só consulta, ou nada acha"),
+                say("only looks, or finds nothing", "só consulta ou não acha nada"),
             ),
             (
                 "other",
                 bool(others),
-                say(f"session, no worker in this play: {listed}", f"sessão, não worker nesta execução: {listed}"),
+                say(f"owns nothing in this play: {listed}", f"não é dono de nada nesta execução: {listed}"),
             ),
             (
                 "refused",
@@ -576,9 +584,10 @@ class _Picture:
         elif kind in ("may", "effect"):
             _arrow(axes, (x + 0.01, y), (x + 0.26, y), INK, dashed=kind == "may")
         else:
-            face, edge, _ = self._look(next(band for band in self.seen.bands if band.kind == kind))
+            face, edge, hatch = self._look(next(band for band in self.seen.bands if band.kind == kind))
             edge = edge if edge != CARD else face
-            axes.add_patch(Rectangle((x, y - 0.06), 0.26, 0.12, facecolor=face, edgecolor=edge, linewidth=0.8))
+            box = Rectangle((x, y - 0.06), 0.26, 0.12, facecolor=face, edgecolor=edge, linewidth=0.8, hatch=hatch)
+            axes.add_patch(box)
 
 
 def _dot(axes: Axes, x: float, y: float, colour: str, hollow: bool = False) -> None:
@@ -630,7 +639,7 @@ def _write(
     text = axes.text(x, y, words, size=SIZE, color=colour, weight="bold" if bold else "normal", zorder=zorder)
     text.set(horizontalalignment=align, verticalalignment="top" if from_top else "center_baseline", parse_math=False)
     if card:
-        text.set_bbox({"facecolor": CARD, "edgecolor": "none", "pad": 0.6})  # no line goes through it
+        text.set_bbox({"facecolor": CARD, "edgecolor": "none", "pad": CLEAR})  # no line goes through it or touches it
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, dashed: bool = False) -> None:

@@ -145,6 +145,28 @@ def writes(run: StepRun, number: int) -> bool:
     return target.document == number if target else bool(re.search(r"\bUPDATE fila_documentos\b", run.step.sql))
 
 
+def alters(run: StepRun) -> bool:
+    """Whether a step was to change documents, whatever came of it: by a command of the protocol, or by hand."""
+    return _calls(run) in (*COMMANDS, "registrar_etapa", "reservar") or "UPDATE fila_documentos" in run.step.sql
+
+
+def renews(run: StepRun) -> bool:
+    """Whether a step renews a lease."""
+    return _calls(run) == "renovar"
+
+
+def by_operator(run: StepRun) -> bool:
+    """Whether a step is an operator's: a command by version, or documents put back by hand."""
+    if _calls(run):
+        return _calls(run) in BY_VERSION
+    return bool(re.search(r"\bUPDATE fila_documentos\s+SET status = 'pendente'", run.step.sql))
+
+
+def _calls(run: StepRun) -> str:
+    """The function that a step calls, empty if none."""
+    return called[1] if (called := CALLED.search(run.step.sql)) else ""
+
+
 def claims_as(run: StepRun) -> str:
     """The worker's name under which a step claims; empty if it is no claim."""
     sql = run.step.sql
