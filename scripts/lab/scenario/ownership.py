@@ -189,11 +189,18 @@ def span(seconds: float) -> str:
 def band_words(band: Band, before: Band | None = None, clock_reaches: bool = True) -> tuple[str, ...]:
     """What stands in a band, the most important first.
 
-    `before` is the band on its left: what only time has changed since then needs no second word. `clock_reaches` is whether the
-    end of its lease lies in the picture.
+    `before` is the band on its left: what only time has changed since then, and what goes on, needs no second word.
+    `clock_reaches` is whether the end of its lease lies in the picture.
     """
     if before is not None and (before.kind, band.kind) in (("owned", "late"), ("put_off", "pending")):
         band = replace(band, category=None, stage=None, reference=None, tries=None)
+    if before is not None and before.kind == band.kind == "owned" and before.end == band.start:
+        same = (before.owner, before.token, before.tries) == (band.owner, band.token, band.tries)
+        band = (
+            replace(band, tries=None, until=None if same_end(before.until, band.until) else band.until)
+            if same
+            else band
+        )
     words = [_state(band)]
     if band.token is not None:
         words.append(f"token {band.token}")
@@ -218,6 +225,11 @@ def band_words(band: Band, before: Band | None = None, clock_reaches: bool = Tru
     if band.kind == "owned" and band.until is not None and not clock_reaches:
         words.append(_until_words(band.until))
     return tuple(words)
+
+
+def same_end(one: float | None, other: float | None) -> bool:
+    """Whether two ends of a lease are one to a reader: a renewal at the same time on the queue's clock moves it by less than a second."""
+    return one is not None and other is not None and abs(one - other) < 1
 
 
 def in_words(play: Play) -> str:
@@ -435,7 +447,7 @@ class _Reader:
                 old = self._seconds(before.reserved_until) if before is not None else None
                 if before is not None and _hold(before) == _hold(row) and None not in (old, until):
                     assert old is not None and until is not None
-                    if abs(until - old) >= 1:
+                    if not same_end(until, old):
                         asked = self.clocks[at] + step_words.asks_for(self._run(at))
                         cut = asked if self._at_limit(row, until) and asked - until >= 1 else None
                         was, now = self._position(old), self._position(until)

@@ -29,6 +29,7 @@ from lab.scenario.ownership import (
     idle_words,
     outside_words,
     ownership,
+    same_end,
     span,
 )
 from lab.scenario.result import Play
@@ -216,7 +217,7 @@ class _Picture:
 
     def _words(self, band: Band) -> tuple[str, ...]:
         reached = any(
-            band.start <= each.at <= band.end for each in self._ends(band.documento_id) if each.time == band.until
+            same_end(each.time, band.until) and each.at >= band.start for each in self._ends(band.documento_id)
         )
         before = next(
             (each for each in self.seen.bands if each.documento_id == band.documento_id and each.end == band.start),
@@ -325,7 +326,7 @@ class _Picture:
         for taken in self._taken(number):
             _taken_sign(axes, self.x[float(taken.at)], lane.top)
         for at, words, colour in self._above(number):
-            _write(axes, self.x[at] - 0.05, lane.top - 0.13, words, colour, align="right", bold=True, card=True)
+            _write(axes, self.x[at] - 0.05, lane.top - 0.13, words, colour, "right", bold=True, card=True, zorder=6.5)
 
     def _band(self, axes: Axes, band: Band, lane: _Lane) -> None:
         x, until = self.x[band.start], self.x[band.end]
