@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -203,7 +204,7 @@ def test_the_receiver_is_called_from_the_stage_on_and_its_reference_is_noted(see
     unknown = seen("09_unknown")
     assert [(call.at, call.session, call.kind, call.words) for call in unknown.calls] == [
         (2, "A", "may", "may have been called"),
-        (8, "B", "note", "notes R-000001"),
+        (8, "B", "note", "reference R-000001"),
     ]
     assert [(band.owner, band.stage) for band in unknown.bands if band.kind == "owned"] == [
         ("A", None),
@@ -290,7 +291,7 @@ def test_a_refusal_says_why_as_far_as_the_states_tell(seen: Seen) -> None:
 
     assert reasons("10_pause") == [(3, ("lease still held",)), (6, ("token void",)), (7, ("token void",))]
     assert reasons("07_only_owner")[0] == (3, ("not its token",))  # of one that was given to another document
-    assert reasons("05_blanket") == [(6, ("worker-c has it",))]
+    assert reasons("05_blanket") == [(6, ("C has it",))]
     play = seen("10_pause").play
     play.states[2] = QueueState(unknown="55P03")  # before step 3
     assert [mark.told.notes for mark in ownership.ownership(play).marks if mark.at == 3] == [()]
@@ -302,6 +303,52 @@ def test_what_was_put_back_by_hand_is_told_late_or_taken_from_a_live_lease(seen:
     assert [mark.told.notes for mark in blanket.marks if mark.at == 4] == [("1: was late", "2: lease still held")]
     assert seen("06_late_writes").taken == ()  # what was recovered was late
     assert seen("09_lock_order").taken == ()  # B was let in by its owner's commit, and wrote nothing
+
+
+def test_a_session_is_named_by_what_it_does_in_the_play(seen: Seen) -> None:
+    def roles(which: str) -> dict[str, str]:
+        return {session: seen(which).role(session) for session in seen(which).sessions}
+
+    assert roles("05_blanket") == {"A": "worker", "B": "worker", "O": "operator", "C": "worker"}
+    assert roles("06_late_writes") == {"A": "worker", "C": "other", "B": "worker"}
+    assert roles("07_maximum") == {"A": "worker", "C": "other", "H": "heartbeat", "B": "worker"}
+    assert roles("10_pause") == {"A": "worker", "O": "operator", "B": "worker"}
+    assert roles("06_recovery_in_two_steps")["C"] == "other"  # by hand, but no operator
+    assert roles("10_row_security")["O"] == "other"  # it changes the table, no document
+
+
+def test_what_goes_on_in_a_lane_is_said_once(seen: Seen) -> None:
+    picture = ownership_figure._Picture(seen("09_unknown"))
+    assert [picture._words(band) for band in picture.seen.bands if band.kind == "owned"] == [
+        ("A", "token 1", "try 1"),  # when its lease ends stands above the band
+        ("A", "token 1", "result unknown"),
+        ("B", "token 2", "try 2", "result unknown", "lease until 0:02:30"),
+        ("B", "token 2", "result known", "R-000001"),
+    ]
+
+
+def test_what_the_receiver_did_is_told_with_its_way(seen: Seen) -> None:
+    told = ownership.in_words(seen("09_unknown").play)
+    assert "Receiver: step 2, from A: may have been called; step 8, to B: reference R-000001." in told
+    told = ownership.in_words(seen("07_too_short").play)
+    assert "Outside world: step" in told and ", from A: effect on 1" in told
+
+
+def test_no_line_is_drawn_right_beside_words() -> None:
+    figure = Figure(figsize=(3, 1), dpi=100)
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 3), ylim=(1, 0))
+    axes.axis("off")
+    ownership_figure._write(axes, 1.0, 0.5, "document 2", timeline.INK, card=True)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    box = axes.texts[0].get_window_extent()
+    beside = (box.x1 + 1.5 * figure.dpi / 72) / figure.dpi  # inches: 1.5 points from the words
+    axes.plot([beside, beside], [0, 1], color=ownership_figure.CLOCK, linewidth=1.1, zorder=1)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    column = np.asarray(canvas.buffer_rgba())[:, round(beside * figure.dpi), 0]  # type: ignore[no-untyped-call]
+    assert column[:20].max() < 200  # the line is there, above the words …
+    assert column[int(100 - box.y1) : int(100 - box.y0)].min() > 250  # … and not beside them
 
 
 def test_a_killed_session_is_seen_to_end(seen: Seen) -> None:
@@ -437,7 +484,7 @@ def test_whatever_the_protocol_writes_as_a_state_a_stage_or_a_category_has_words
     assert set(ownership.KINDS) == set(step_words.STATUS)
     assert set(step_words.CATEGORY) == {"conteudo", "sistemico", "conexao", "impasse", "queda"}
     band = Band(1, "owned", 0, 1, owner="A", stage="confirmando", until=30.0)
-    assert ownership.band_words(band, clock_reaches=False) == ("A", "confirming", "until 0:00:30")
+    assert ownership.band_words(band, clock_reaches=False) == ("A", "confirming", "lease until 0:00:30")
 
 
 def test_colours_are_told_apart_in_grey_and_words_are_dark_enough() -> None:
@@ -450,6 +497,23 @@ def test_colours_are_told_apart_in_grey_and_words_are_dark_enough() -> None:
         assert _contrast(white, _luminance(colour)) >= 4.5
     for colour in ownership_figure.DARK:
         assert _contrast(white, _luminance(colour)) >= 4.5
+
+
+def test_no_two_kinds_of_band_look_the_same_in_grey(seen: Seen) -> None:
+    """Two kinds differ by their grey, by hatching, or by the edge of the one."""
+    picture = ownership_figure._Picture(seen("06_late_writes"))
+    kinds: set[ownership.Kind] = {*ownership.KINDS.values(), "put_off", "late"}
+    looks: dict[str, tuple[str, str, str]] = {kind: picture._look(Band(1, kind, 0, 1)) for kind in kinds - {"owned"}}
+    looks |= {f"owned {owner}": picture._look(Band(1, "owned", 0, 1, owner=owner)) for owner in "ABCD"}
+    for (one, (face, edge, hatch)), (other, (face2, edge2, hatch2)) in combinations(looks.items(), 2):
+        edged = (edge == timeline.CARD) != (edge2 == timeline.CARD)
+        assert abs(_grey(face) - _grey(face2)) > 0.08 or hatch != hatch2 or edged, f"{one} looks like {other}"
+
+
+def _grey(colour: str) -> float:
+    """How light a colour is where it is printed or shown in grey, from 0 to 1."""
+    red, green, blue = to_rgb(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _luminance(colour: str) -> float:

@@ -153,11 +153,15 @@ class Ownership:
         return tuple(dict.fromkeys(band.documento_id for band in self.bands))
 
     def role(self, session: str) -> Role:
-        """What a session is in this play, by what it did there; `other` is said of those that only read, recover or move the clock."""
+        """What a session is in this play, by what it did there.
+
+        `operator`: it gave a command by version, or is the scenarios' O and changed documents. `heartbeat`: it did nothing but
+        renew, and did. `other`: the rest, as those that only read, recover or move the clock.
+        """
         if any(band.owner == session for band in self.bands):
             return "worker"
         writes = [run for run in self.play.runs.values() if run.step.session == session and step_words.alters(run)]
-        if any(map(step_words.by_operator, writes)):
+        if any(map(step_words.by_version, writes)) or (writes and session == "O"):
             return "operator"
         beats = all(map(step_words.renews, writes)) and any(run.rows for run in writes)
         return "heartbeat" if beats else "other"

@@ -146,20 +146,18 @@ def writes(run: StepRun, number: int) -> bool:
 
 
 def alters(run: StepRun) -> bool:
-    """Whether a step was to change documents, whatever came of it: by a command of the protocol, or by hand."""
-    return _calls(run) in (*COMMANDS, "registrar_etapa", "reservar") or "UPDATE fila_documentos" in run.step.sql
+    """Whether a step was to change documents, whatever came of it: by a function of the protocol, or by hand."""
+    return _calls(run) in (*SEARCHES, *COMMANDS, "registrar_etapa") or "UPDATE fila_documentos" in run.step.sql
 
 
 def renews(run: StepRun) -> bool:
-    """Whether a step renews a lease."""
+    """Whether a step is to renew a lease."""
     return _calls(run) == "renovar"
 
 
-def by_operator(run: StepRun) -> bool:
-    """Whether a step is an operator's: a command by version, or documents put back by hand."""
-    if _calls(run):
-        return _calls(run) in BY_VERSION
-    return bool(re.search(r"\bUPDATE fila_documentos\s+SET status = 'pendente'", run.step.sql))
+def by_version(run: StepRun) -> bool:
+    """Whether a step is an operator's command, which names the version that the operator saw."""
+    return _calls(run) in BY_VERSION
 
 
 def _calls(run: StepRun) -> str:
