@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import psycopg
 
-from lab.base.errors import CannotRunHere, LabError
+from lab.base.errors import LabError
 from lab.base.language import say
+from lab.measure.rounds import together
 from lab.scenario.library import find_scenario
 from lab.server import schema
 from lab.server.session import SessionPins
@@ -72,71 +71,18 @@ def race(
             [documents],
         )
         monitor.execute("ANALYZE fila_documentos")
-        start = _Start(threading.Barrier(sessions + 1), threading.Event())
-        threads = [_Session(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
-        try:
-            for thread in threads:
-                thread.start()
-            with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
-                start.barrier.wait()
-            started = time.monotonic()
-            for thread in threads:
-                thread.join()
-            seconds = time.monotonic() - started
-        finally:
-            # After ^C no session goes on claiming, nor waits at the barrier for one that will not come.
-            start.over.set()
-            start.barrier.abort()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-        for thread in threads:
-            if isinstance(thread.error, psycopg.OperationalError) and (thread.error.sqlstate or "53").startswith("53"):
-                raise CannotRunHere(
-                    say(
-                        f"{sessions} connections at once could not be had: {thread.error}",
-                        f"Não deu para abrir {sessions} conexões ao mesmo tempo: {thread.error}",
-                    )
-                ) from thread.error
-            if thread.error is not None:
-                raise thread.error
+        take_one = _claimer(claim, work)
+
+        def session(connection: psycopg.Connection, number: int) -> tuple[int, ...]:
+            return tuple(iter(lambda: take_one(connection), None))
+
+        by_session, seconds = together(conninfo, sessions, session)
         row = monitor.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
         assert row
-    return Race(documents, tuple(tuple(thread.claimed) for thread in threads), row[0], seconds)
+    return Race(documents, tuple(by_session), row[0], seconds)
 
 
 _TakeOne = Callable[[psycopg.Connection], int | None]
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What the sessions share: the barrier they are released at, and the sign that all is over."""
-
-    barrier: threading.Barrier
-    over: threading.Event
-
-
-class _Session(threading.Thread):
-    def __init__(self, conninfo: str, pins: SessionPins, number: int, start: _Start, take_one: _TakeOne) -> None:
-        super().__init__(name=f"lab/{number}", daemon=True)
-        self.conninfo = conninfo
-        self.pins = pins
-        self.begin = start
-        self.take_one = take_one
-        self.claimed: list[int] = []
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            with self.pins.psycopg_connection(self.conninfo, self.name) as connection:
-                self.begin.barrier.wait()
-                while not self.begin.over.is_set() and (document := self.take_one(connection)) is not None:
-                    self.claimed.append(document)
-        except threading.BrokenBarrierError:
-            pass
-        except Exception as error:
-            self.error = error
-            self.begin.barrier.abort()
 
 
 def _claimer(claim: Way, work: float) -> _TakeOne:
