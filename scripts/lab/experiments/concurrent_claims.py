@@ -60,26 +60,38 @@ def race(
     Raises LabError if the queue cannot be built, CannotRunHere if so many connections cannot be had, psycopg.Error if a
     session fails.
     """
+    fill(conninfo, documents)
+    return empty(conninfo, sessions=sessions, claim=claim, work=work)
+
+
+def fill(conninfo: str, documents: int) -> None:
+    """Rebuild the queue with so many documents. Raises LabError if it cannot be built."""
     schema.build(conninfo, 4)
-    pins = SessionPins()
-    with pins.psycopg_connection(conninfo, "lab/race") as monitor:
-        monitor.execute("TRUNCATE fila_documentos RESTART IDENTITY")
-        monitor.execute(
+    with SessionPins().psycopg_connection(conninfo, "lab/race") as connection:
+        connection.execute("TRUNCATE fila_documentos RESTART IDENTITY")
+        connection.execute(
             "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)"
             " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-16 09:00-03' + n * interval '1 s'"
             " FROM generate_series(1, %s) AS n",
             [documents],
         )
-        monitor.execute("ANALYZE fila_documentos")
-        take_one = _claimer(claim, work)
+        connection.execute("ANALYZE fila_documentos")
 
-        def session(connection: psycopg.Connection, number: int) -> tuple[int, ...]:
-            return tuple(iter(lambda: take_one(connection), None))
 
-        by_session, seconds = together(conninfo, sessions, session)
-        row = monitor.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
-        assert row
-    return Race(documents, tuple(by_session), row[0], seconds)
+def empty(conninfo: str, *, sessions: int, claim: Way, work: float = 0.0) -> Race:
+    """Let so many sessions claim from the queue as it is until they get none; parameters and errors are those of `race`."""
+    take_one = _claimer(claim, work)
+
+    def session(connection: psycopg.Connection, number: int) -> tuple[int, ...]:
+        return tuple(iter(lambda: take_one(connection), None))
+
+    by_session, seconds = together(conninfo, sessions, session)
+    with SessionPins().psycopg_connection(conninfo, "lab/race") as monitor:
+        row = monitor.execute(
+            "SELECT count(*), count(*) FILTER (WHERE status = 'pendente') FROM fila_documentos"
+        ).fetchone()
+    assert row
+    return Race(row[0], tuple(by_session), row[1], seconds)
 
 
 _TakeOne = Callable[[psycopg.Connection], int | None]

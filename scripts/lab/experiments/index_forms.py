@@ -8,13 +8,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
 from lab.base.errors import CannotRunHere
 from lab.base.language import say
+from lab.measure.buffers import explain
 from lab.measure.rounds import Measured, Seen, Way, compare
 from lab.server import schema
 from lab.server.session import SessionPins
@@ -53,17 +53,6 @@ FOR NO KEY UPDATE SKIP LOCKED
 LIMIT {BATCH}"""
 
 
-@dataclass(frozen=True)
-class Read:
-    """What one execution of a statement read: the node that read the table, the index if one was used, buffers, milliseconds, rows."""
-
-    node: str
-    index: str
-    buffers: int
-    ms: float
-    rows: int
-
-
 @contextmanager
 def filled(conninfo: str, rows: int) -> Iterator[psycopg.Connection]:
     """Build the queue, and beside it the experiment's table with so many rows and no index but the key's; drop it at the end.
@@ -86,7 +75,7 @@ def filled(conninfo: str, rows: int) -> Iterator[psycopg.Connection]:
                 f"INSERT INTO {TABLE} (documento_id, chave, nome_arquivo, conteudo_xml, status, disponivel_em, chave_operacao,"
                 " tentativas, versao, iniciado_em, concluido_em, reservado_ate)"
                 " SELECT n, 'NFE-' || lpad(n::TEXT, 8, '0'), 'nfe-' || n || '.xml',"
-                " xmlparse(DOCUMENT format('<nfe id=\"NFE-%s\"><valor>101.10</valor></nfe>', n)),"
+                " '<nfe id=\"NFE-00000001\"><valor>101.10</valor></nfe>',"  # parsed once
                 f" CASE {state} END, relogio() - (({rows} - n) * INTERVAL '1 second'), 'padrao/NFE-' || lpad(n::TEXT, 8, '0'),"
                 f" (n <= {bounds[-2]})::INTEGER, 2 * (n <= {bounds[-2]})::INTEGER,"
                 f" CASE WHEN n <= {bounds[-2]} THEN relogio() END, CASE WHEN n <= {bounds[0]} THEN relogio() END,"
@@ -101,18 +90,6 @@ def filled(conninfo: str, rows: int) -> Iterator[psycopg.Connection]:
                 connection.execute(f"DROP TABLE IF EXISTS {TABLE}".encode())
 
 
-def read(connection: psycopg.Connection, statement: str) -> Read:
-    """Execute a statement, roll it back, and tell what it read. Raises psycopg.Error if it fails."""
-    with connection.transaction(force_rollback=True):
-        row = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode()).fetchone()
-    assert row
-    plan = row[0][0]["Plan"]
-    scan = next(node for node in _nodes(plan) if node.get("Relation Name") or node.get("Index Name"))
-    index = next((node["Index Name"] for node in _nodes(plan) if node.get("Index Name")), "")
-    buffers = int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-    return Read(scan["Node Type"], index, buffers, float(row[0][0]["Execution Time"]), int(plan["Actual Rows"]))
-
-
 def index(connection: psycopg.Connection, form: str) -> int:
     """Make this form the table's only index besides its key; returns its size in bytes."""
     connection.execute(b"DROP INDEX IF EXISTS medida_idx")
@@ -124,7 +101,7 @@ def index(connection: psycopg.Connection, form: str) -> int:
 
 
 def write_costs(conninfo: str, connection: psycopg.Connection, rounds: int, seen: Seen = lambda line: None) -> Measured:
-    """What a change of state costs under each form, in interleaved rounds: seconds, WAL bytes, and how many are heap-only.
+    """What a change of state costs under each form, in interleaved rounds: WAL bytes (own_wal), and how many are heap-only.
 
     In a run some of the documents that are due, each on a page with room, become processando, one statement each.
     """
@@ -136,26 +113,25 @@ def write_costs(conninfo: str, connection: psycopg.Connection, rounds: int, seen
         index(connection, form)
         connection.execute(f"VACUUM {TABLE}".encode())
 
+    written = 0
+
     def run() -> int:
+        nonlocal written
+        written = 0
         with SessionPins().psycopg_connection(conninfo, "lab/run") as worker:
             for number in some:
-                worker.execute(
+                change = (
                     f"UPDATE {TABLE} SET status = 'processando', tentativas = tentativas + 1, versao = versao + 1"
-                    " WHERE inquilino = 'padrao' AND documento_id = %s".encode(),
-                    [number],
+                    " WHERE inquilino = 'padrao' AND documento_id = %s"
                 )
+                written += explain(worker, change, [number]).wal_bytes
         return len(some)
 
-    ways = [Way(form, run, lambda form=form: prepare(form)) for form in FORMS if form != "covering"]  # type: ignore[misc]
+    ways = [
+        Way(form, run, lambda form=form: prepare(form), figures=lambda: {"own_wal": (written / len(some), "B")})  # type: ignore[misc]
+        for form in ("none", "full", "partial")
+    ]
     return compare(conninfo, ways, rounds, tables=[TABLE], seen=seen)
-
-
-def _nodes(plan: dict[str, object]) -> Iterator[dict[str, object]]:
-    yield plan
-    below = plan.get("Plans", [])
-    assert isinstance(below, list)
-    for each in below:
-        yield from _nodes(each)
 
 
 def _insist_on_room(connection: psycopg.Connection, rows: int) -> None:
@@ -173,6 +149,6 @@ def _insist_on_room(connection: psycopg.Connection, rows: int) -> None:
         raise CannotRunHere(
             say(
                 f"{rows:,} rows want {mb:,} MB of disk, and {there:,} MB are free.",
-                f"{rows:,} linhas pedem {mb:,} MB de disco, e há {there:,} MB livres.",
+                f"{rows:_} linhas pedem {mb:_} MB de disco, e há {there:_} MB livres.".replace("_", "."),
             )
         )

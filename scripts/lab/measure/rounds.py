@@ -60,13 +60,15 @@ class Way:
     """One of the ways that are compared.
 
     `run` does the work that is measured and returns how much it was (documents, changes, claims); `prepare` comes before each
-    run, unmeasured; `duplicates` says after each run how many effects were made twice.
+    run, unmeasured; `duplicates` says after each run how many effects were made twice, `figures` what the way itself has
+    measured, by name with its unit.
     """
 
     name: str
     run: Callable[[], int]
     prepare: Callable[[], None] = lambda: None
     duplicates: Callable[[], int] = lambda: 0
+    figures: Callable[[], Mapping[str, tuple[float, str]]] = dict
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def compare(
                 if turn >= 0:
                     figures = _figures(done, seconds, before, after, waits)
                     kept += [Figure(way.name, turn + 1, *each) for each in figures]
+                    kept += [Figure(way.name, turn + 1, name, *each) for name, each in way.figures().items()]
             if turn >= 0:
                 lasted = time.monotonic() - started
                 seen(
