@@ -38,7 +38,6 @@ def test_another_index_does_not_find_what_is_due_as_cheaply(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setattr(index_forms, "FORMS", {**index_forms.FORMS, "partial": FAULTY[form]})
-    monkeypatch.setattr("lab.experiments.index_forms.FORMS", {**index_forms.FORMS, "partial": FAULTY[form]})
     assert registry.find_check("13.due_query").observe(stage).holds is False
 
 
@@ -55,9 +54,13 @@ def test_an_index_that_does_not_name_the_state_costs_no_heap_only_update(
 
 
 def test_an_interrupted_experiment_leaves_no_table(stage: Stage) -> None:
-    with pytest.raises(KeyboardInterrupt), index_forms.filled(stage.conninfo, 1000):
-        assert tables(stage)
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with index_forms.filled(stage.conninfo, 1000):
+            assert tables(stage)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert tables(stage) == []
 
 
@@ -66,7 +69,7 @@ def test_too_little_disk_is_said_before_anything_is_made(stage: Stage, monkeypat
         pytest.skip("the server does not say where its files lie")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(10, 10, 1_000_000))
-    with pytest.raises(CannotRunHere, match="1,000,000 rows want 1,400 MB of disk, and 1 MB are free"):
-        with index_forms.filled(stage.conninfo, index_forms.FULL):
-            raise AssertionError
+    said = "1,000,000 rows want 1,400 MB of disk, and 1 MB are free"
+    with pytest.raises(CannotRunHere, match=said), index_forms.filled(stage.conninfo, index_forms.FULL):
+        raise AssertionError
     assert tables(stage) == []
