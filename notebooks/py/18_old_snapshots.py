@@ -52,42 +52,38 @@ guess = ...  # a number of buffers | um número de buffers
 # %% lang="en"
 from lab.experiments import old_snapshots as old
 
-documents, every = 10_000, 500  # change them
-with_report = old.curve(nb.stage().conninfo, old.snapshot, documents, every)
-without = old.curve(nb.stage().conninfo, old.nobody, documents, every)
-during = dict(with_report)[documents]
+documents, every, rounds = 10_000, 1_000, 3  # change them
+holders = {"while a report is open": old.snapshot, "without it": old.nobody}
+seen = old.curves(nb.stage().conninfo, holders, documents, every, rounds)
+first, *_, during, ended, vacuumed = (round(each.median) for _, each in seen["while a report is open"])
+*_, without, _, _ = (round(each.median) for _, each in seen["without it"])
 nb.answer(guess, during)
 nb.lines(
-    {"while a report is open": with_report, "without it": without},
-    "documents finished",
+    seen,
+    "documents finished (line: median of the rounds; band: smallest to largest)",
     "buffers a claim",
-    marks={"it ends": documents + 0.5 * every, "vacuum": documents + 1.5 * every},
+    marks={"report ends": documents * 1.06, "vacuum": documents * 1.19},
 )
-ended, vacuumed = with_report[-2][1], with_report[-1][1]
-print(
-    f"On this server a claim went from {with_report[0][1]} buffers to {during} while the report was open, to {ended} when it had ended,"
-)
-print(f"and to {vacuumed} after a vacuum. Without the report it had come to {dict(without)[documents]}.")
+print(f"On this server a claim went from {first} buffers to {during} while the report was open, to {ended}")
+print(f"when it had ended, and to {vacuumed} after a vacuum. Without the report it had come to {without}.")
 
 # %% lang="pt"
 from lab.experiments import old_snapshots as old
 
-documents, every = 10_000, 500  # mude
-with_report = old.curve(nb.stage().conninfo, old.snapshot, documents, every)
-without = old.curve(nb.stage().conninfo, old.nobody, documents, every)
-during = dict(with_report)[documents]
+documents, every, rounds = 10_000, 1_000, 3  # mude
+holders = {"com um relatório aberto": old.snapshot, "sem ele": old.nobody}
+seen = old.curves(nb.stage().conninfo, holders, documents, every, rounds)
+first, *_, during, ended, vacuumed = (round(each.median) for _, each in seen["com um relatório aberto"])
+*_, without, _, _ = (round(each.median) for _, each in seen["sem ele"])
 nb.answer(guess, during)
 nb.lines(
-    {"com um relatório aberto": with_report, "sem ele": without},
-    "documentos concluídos",
+    seen,
+    "documentos concluídos (linha: mediana das rodadas; faixa: do menor ao maior)",
     "buffers por reserva",
-    marks={"ele acaba": documents + 0.5 * every, "vacuum": documents + 1.5 * every},
+    marks={"relatório acaba": documents * 1.06, "vacuum": documents * 1.19},
 )
-ended, vacuumed = with_report[-2][1], with_report[-1][1]
-print(
-    f"Neste servidor uma reserva foi de {with_report[0][1]} buffers a {during} com o relatório aberto, a {ended} depois que ele acabou,"
-)
-print(f"e a {vacuumed} depois de um vacuum. Sem o relatório, chegou a {dict(without)[documents]}.")
+print(f"Neste servidor uma reserva foi de {first} buffers a {during} com o relatório aberto, a {ended}")
+print(f"depois que ele acabou, e a {vacuumed} depois de um vacuum. Sem o relatório, chegou a {without}.")
 
 # %%
 nb.observe("18.dead_entries")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from lab.base.errors import CannotRunHere, ServerError
 from lab.base.language import say
 from lab.base.sql_text import statements
 from lab.measure.buffers import Explained, tried
+from lab.measure.rounds import Spread, spread
 from lab.server import schema
 from lab.server.open_transactions import wait_for_older_transactions
 from lab.server.session import SessionPins
@@ -104,11 +105,25 @@ def phases(conninfo: str, holder: Holder, documents: int) -> Phases:
         return Phases(before, during, first, after, _vacuumed(connection), named)
 
 
-def curve(conninfo: str, holder: Holder, documents: int, every: int = 250) -> list[tuple[int, int]]:
-    """Buffers of a claim by the number of documents finished: while the holder is there, after its end, and after a vacuum.
+def curves(
+    conninfo: str, holders: Mapping[str, Holder], documents: int, every: int, rounds: int
+) -> dict[str, list[tuple[int, Spread]]]:
+    """Buffers of a claim by the number of documents finished, for each holder, in interleaved rounds.
 
-    The last two points are those after its end (the second claim) and after a vacuum; they stand at one and two steps more.
+    The last two points are those after the holder's end (the second claim) and after a vacuum; nothing is finished between them, and
+    they stand an eighth of the documents further each.
     """
+    seen: dict[str, list[list[tuple[int, int]]]] = {name: [] for name in holders}
+    for _ in range(rounds):
+        for name, holder in holders.items():
+            seen[name].append(_curve(conninfo, holder, documents, every))
+    return {
+        name: [(points[0][0], spread([buffers for _, buffers in points])) for points in zip(*runs, strict=True)]
+        for name, runs in seen.items()
+    }
+
+
+def _curve(conninfo: str, holder: Holder, documents: int, every: int) -> list[tuple[int, int]]:
     points = []
     with filled(conninfo, documents) as connection:
         with holder(conninfo):
@@ -118,8 +133,8 @@ def curve(conninfo: str, holder: Holder, documents: int, every: int = 250) -> li
                     process(connection, every)
         wait_for_older_transactions(connection)
         claim(connection)
-        points.append((documents + every, claim(connection).buffers))
-        points.append((documents + 2 * every, _vacuumed(connection).buffers))
+        points.append((documents + documents // 8, claim(connection).buffers))
+        points.append((documents + documents // 4, _vacuumed(connection).buffers))
     return points
 
 

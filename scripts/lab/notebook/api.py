@@ -34,6 +34,7 @@ from lab.experiments.concurrent_claims import Race
 from lab.experiments.fencing_table import Guard
 from lab.lessons import registry
 from lab.lessons.lesson import Check, Observed
+from lab.measure.rounds import Spread
 from lab.notebook import claims_chart, copies, figures
 from lab.notebook.figures import Panel
 from lab.notebook.variants import own_sql, play_working, queue_of
@@ -556,17 +557,15 @@ def bars(*panels: Panel, best: str = "") -> None:
 
 
 def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    x: str,
-    y: str,
-    marks: Mapping[str, float] | None = None,
-    log: bool = False,
+    series: Mapping[str, Sequence[tuple[float, Spread]]], x: str, y: str, marks: Mapping[str, float] | None = None
 ) -> None:
     """Show points as lines over what was done; see lab.notebook.figures.lines."""
+    to = say("to", "a")
     words = "; ".join(
-        f"{name}: {min(y for _, y in points):g}–{max(y for _, y in points):g}" for name, points in series.items()
+        f"{name}: {min(each.smallest for _, each in points):g} {to} {max(each.largest for _, each in points):g}"
+        for name, points in series.items()
     )
-    _picture(figures.lines(series, x, y, marks, log), f"{y}, {x}. {words}")
+    _picture(figures.lines(series, x, y, marks), f"{y}, {x}. {words}")
 
 
 def _picture(figure: Figure, words: str) -> None:

@@ -70,40 +70,51 @@ def bars(panels: Sequence[Panel], best: str = "") -> Figure:
 
 
 def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    x: str,
-    y: str,
-    marks: Mapping[str, float] | None = None,
-    log: bool = False,
+    series: Mapping[str, Sequence[tuple[float, Spread]]], x: str, y: str, marks: Mapping[str, float] | None = None
 ) -> Figure:
-    """Draw each series of points as a line of its own stroke and mark; `marks` are moments on the x axis, with their words."""
+    """Draw each series of points as a line of its own stroke and mark, with the smallest and largest as a band around it.
+
+    `marks` are moments on the x axis, with their words; from the first one on the axis counts nothing.
+    """
     figure = Figure(figsize=(WIDTH, 3.2), dpi=100, facecolor=CARD, layout="constrained")
     axes = figure.subplots()
     for (name, points), (colour, stroke, mark) in zip(series.items(), STYLES, strict=False):
-        across, up = zip(*points, strict=True)
-        every = max(len(points) // 12, 1)
-        axes.plot(
-            across, up, stroke, color=colour, marker=mark, markevery=every, markersize=5, linewidth=1.8, label=name
+        across = [where for where, _ in points]
+        axes.fill_between(
+            across,
+            [each.smallest for _, each in points],
+            [each.largest for _, each in points],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
         )
-    if log:
-        axes.set_yscale("log")
-        top = axes.get_ylim()[1]
-        axes.set_ylim(top=top * 3)
-    else:
-        axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
-    for words, where in (marks or {}).items():
+        axes.plot(
+            across,
+            [each.median for _, each in points],
+            stroke,
+            color=colour,
+            marker=mark,
+            markersize=5,
+            linewidth=1.8,
+            label=name,
+        )
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
+    for number, (words, where) in enumerate((marks or {}).items()):
         axes.axvline(where, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
             words,
             (where, 1),
-            (4, -4),
+            (4, -3 - 13 * number),
             xycoords=axes.get_xaxis_transform(),
             textcoords="offset points",
             va="top",
-            size=8.5,
+            size=9,
             color=INK,
+            bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
         )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
+    counted = min((marks or {}).values(), default=float("inf"))
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= counted])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
     axes.set_xlabel(x, size=8.5, color=FAINT)
     axes.set_ylabel(y, size=8.5, color=FAINT)
@@ -111,7 +122,7 @@ def lines(
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8.5, colors=FAINT)
     axes.spines[["right", "top"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="upper left", bbox_to_anchor=(0, 0.9))
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="upper left")
     return figure
 
 
