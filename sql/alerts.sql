@@ -42,7 +42,7 @@ WHERE
     AND acl.privilege_type = 'CREATE'
     AND acl.grantee <> pg_namespace.nspowner;
 
--- Something old keeps dead rows from being removed, so that claims read more and more: who? (As in sql/horizon.sql.)
+-- Something old keeps dead rows from being removed, so that claims read more and more: who?
 SELECT onde, quem, pid, desde, transacoes
 FROM (
     SELECT

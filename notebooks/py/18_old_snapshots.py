@@ -64,8 +64,8 @@ nb.lines(
     "buffers a claim",
     marks={"report ends": documents * 1.06, "vacuum": documents * 1.19},
 )
-print(f"On this server a claim went from {first} buffers to {during} while the report was open, to {ended}")
-print(f"when it had ended, and to {vacuumed} after a vacuum. Without the report it had come to {without}.")
+print(f"On this server a claim went from {first} buffers to {during} while the report was open,")
+print(f"to {ended} when it had ended, and to {vacuumed} after a vacuum. Without it: {without}.")
 
 # %% lang="pt"
 from lab.experiments import old_snapshots as old
@@ -82,8 +82,8 @@ nb.lines(
     "buffers por reserva",
     marks={"relatório acaba": documents * 1.06, "vacuum": documents * 1.19},
 )
-print(f"Neste servidor uma reserva foi de {first} buffers a {during} com o relatório aberto, a {ended}")
-print(f"depois que ele acabou, e a {vacuumed} depois de um vacuum. Sem o relatório, chegou a {without}.")
+print(f"Neste servidor uma reserva foi de {first} buffers a {during} com o relatório aberto,")
+print(f"a {ended} depois que ele acabou, e a {vacuumed} depois de um vacuum. Sem ele: {without}.")
 
 # %%
 nb.observe("18.dead_entries")
