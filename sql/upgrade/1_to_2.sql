@@ -60,8 +60,21 @@ DROP FUNCTION sql_semana_12.destino(TEXT, BOOLEAN);
 DROP FUNCTION sql_semana_12.enfileirar(TEXT, TEXT, XML, TEXT, TIMESTAMPTZ, INTEGER);
 DROP FUNCTION sql_semana_12.registrar_etapa(BIGINT, BIGINT, TEXT, TEXT, TEXT);
 DROP VIEW sql_semana_12.situacao;
-DROP SEQUENCE IF EXISTS sql_semana_12.token_reserva_seq;
 
 -- @installed
 -- In the same transaction, once tables, functions and settings are those of edition 2.
 UPDATE sql_semana_12.configuracao SET duracao_maxima = current_setting('document_queue.maximum')::INTERVAL;
+
+-- @after
+-- In a transaction of its own. A call that waited for the lock goes on in the function of edition 1 that it is in: SHARE waits for it.
+DO $after$
+BEGIN
+    IF to_regclass('sql_semana_12.token_reserva_seq') IS NOT NULL THEN
+        LOCK TABLE sql_semana_12.fila_documentos IN SHARE MODE;
+        DROP SEQUENCE sql_semana_12.token_reserva_seq;
+    END IF;
+END
+$after$;
+
+-- Every row is looked at while workers go on: SHARE UPDATE EXCLUSIVE. Once it is done, nothing is.
+ALTER TABLE sql_semana_12.fila_documentos VALIDATE CONSTRAINT fila_documentos_status_check;

@@ -50,7 +50,16 @@ def first(plain: dict[str, str], names: str, chosen: str) -> Home:
     home = Home(names, chosen, take_home.protocol(names, chosen, {}), plain["owner"], plain)
     assert home.psql(first_edition(names, chosen)) == ""
     duties: dict[str, tuple[str, ...]] = {
-        "worker": ("reservar", "renovar", "concluir", "concluir_lote", "falhar", "conciliar", "recuperar")
+        "worker": (
+            "reservar",
+            "renovar",
+            "concluir",
+            "concluir_lote",
+            "falhar",
+            "conciliar",
+            "recuperar",
+            "registrar_etapa",
+        )
     }
     duties |= {"operator": ("pausar", "retomar"), "application": ("enfileirar",), "reader": ()}
     for duty, functions in duties.items():
@@ -172,7 +181,7 @@ def test_nothing_is_lost_while_workers_and_callers_go_on(plain: dict[str, str]) 
         with psycopg.connect(plain["application"], autocommit=True) as connection:
             while not ended.is_set():
                 key = f"K{len(enqueued)}"
-                connection.execute("SELECT fila.enfileirar(%s, 'a.xml', '<a/>')", [key])
+                connection.execute("SELECT documento_id FROM fila.enfileirar(%s, 'a.xml', '<a/>')", [key])
                 enqueued.append(key)
 
     def work(name: str) -> None:
@@ -183,7 +192,10 @@ def test_nothing_is_lost_while_workers_and_callers_go_on(plain: dict[str, str]) 
                     "SELECT documento_id, token_reserva FROM fila.reservar(%s, 3)", [name]
                 ).fetchall()
                 for document, token in rows:
-                    assert connection.execute("SELECT FROM fila.concluir(%s, %s)", [document, token]).rowcount == 1
+                    stage = "SELECT versao FROM fila.registrar_etapa(%s, %s, 'desconhecido')"
+                    assert connection.execute(stage, [document, token]).rowcount == 1
+                    assert connection.execute("SELECT FROM fila.renovar(%s, %s)", [document, token]).rowcount == 1
+                    assert connection.execute("SELECT FROM fila.concluir(%s, %s, 'R')", [document, token]).rowcount == 1
                     finished.append(document)
                 if last and not rows:
                     return
@@ -201,21 +213,21 @@ def test_nothing_is_lost_while_workers_and_callers_go_on(plain: dict[str, str]) 
 
     threads = [go(enqueue), go(work, "w1"), go(work, "w2")]
     try:
-        assert wait.until(lambda: len(finished) > 50, 20)
+        assert wait.until(lambda: len(finished) > 50 or bool(errors), 20) and not errors, errors
         assert upgraded(home) == ""
         for _ in range(5):
             assert home.psql(home.text) == ""
         after = len(finished)
-        assert wait.until(lambda: len(finished) > after + 50, 20)
+        assert wait.until(lambda: len(finished) > after + 50 or errors, 20) and not errors, errors
     finally:
         ended.set()
         for thread in threads:
             thread.join()
     assert errors == []
     assert sorted(finished) == sorted(set(finished)) and len(finished) == len(enqueued)
-    counted = "SELECT count(*), count(*) FILTER (WHERE status = 'concluido' AND tentativas = 1 AND versao = 2) FROM fila.fila_documentos"
+    counted = "SELECT count(*), count(*) FILTER (WHERE status = 'concluido' AND tentativas = 1 AND versao = 3) FROM fila.fila_documentos"
     assert home.fetch("owner", counted) == [(len(enqueued), len(enqueued))]
-    assert home.fetch("owner", "SELECT count(*) FROM fila.auditoria") == [(2 * len(enqueued),)]
+    assert home.fetch("owner", "SELECT count(*) FROM fila.auditoria") == [(3 * len(enqueued),)]
 
 
 def test_an_upgrade_that_was_interrupted_goes_on_when_it_is_run_again(plain: dict[str, str]) -> None:
@@ -266,4 +278,4 @@ def test_every_link_has_its_marks_and_every_edition_its_link() -> None:
     assert [link.before for link in upgrades.links()] == sorted(upgrades.MARKS) == list(range(1, upgrades.EDITION))
     assert f"edition {upgrades.EDITION}, " in take_home.mark()
     for link in upgrades.links():
-        assert link.live and link.locked and link.installed
+        assert link.live and link.locked and link.installed and link.after

@@ -184,7 +184,7 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
-        own(upgrades.validated()),
+        own(upgrades.after()),
         own(_set_apart("Alerts", "--?", _alerts())),
         own(_set_apart("Prepare", "--^", upgrades.prepared(f"{SAFE_PATH.replace('LOCAL ', '')}\n{CHECK}"), " -q")),
         own(_set_apart("Move", "-->", _move(made), " -q -v from=public")),
@@ -247,7 +247,8 @@ BEGIN
     v_mark := {FOUND};
     {upgrades.known("v_mark")}
     IF {upgrades.missing("current_setting('document_queue.edition')::INTEGER")} THEN
-        RAISE EXCEPTION 'the document queue in schema {SCHEMA} is of an earlier edition, and not prepared for this one; it was left untouched'
+        RAISE EXCEPTION
+            'the document queue in schema {SCHEMA} is of an earlier edition, and not prepared for this one; it was left untouched'
             USING HINT = 'Run the lines that begin with --^ first: they build the new indexes while the workers go on.';
     END IF;
     IF v_mark = '{_mark(made)}' OR current_setting('document_queue.edition') <> '0' THEN
@@ -462,6 +463,7 @@ def _header(names: str) -> str:
 -- Alerts     the lines that begin with --? at the end: four queries; zero rows mean that none of the four is so
 -- Upgrade    a queue of edition 1: the lines that begin with --^ at the end build its new indexes while its workers go on; then
 --            install. That waits for short transactions, not for long ones, and keeps documents, audit, settings and rights.
+--            enfileirar and registrar_etapa give one column more: sessions that have prepared SELECT * of them prepare it anew.
 -- Move       the lines that begin with --> at the end: they bring a queue of the first edition here from a schema in which others
 --            may create, as its owner (psql -v from=public); from then on its workers call it by its new schema. Then upgrade it.
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make

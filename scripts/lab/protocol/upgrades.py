@@ -24,12 +24,16 @@ DUTIES = {
 
 @dataclass(frozen=True)
 class Link:
-    """From one edition to the next: what is done while workers go on, under the lock, and once the new edition is there."""
+    """From one edition to the next: while workers go on, under the lock, once the new edition is there, and after its transaction.
+
+    The last of these is in every installation, and does nothing where nothing is left to do.
+    """
 
     before: int
     live: str
     locked: str
     installed: str
+    after: str
 
 
 def links() -> list[Link]:
@@ -87,28 +91,14 @@ def installed(rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield _if(link, f"{link.installed}\n\n{_given(rights)}")
 
 
-def validated() -> str:
-    """What goes after the transaction: a constraint that a link brought, held against the rows while workers go on."""
-    return f"""\
-DO $validate$
-DECLARE
-    v_each RECORD;
-BEGIN
-    -- SHARE UPDATE EXCLUSIVE: beside all but changes of the table itself.
-    FOR v_each IN
-        SELECT conrelid::REGCLASS AS owner, conname
-        FROM pg_constraint
-        WHERE connamespace = to_regnamespace('{SCHEMA}') AND NOT convalidated
-    LOOP
-        EXECUTE format('ALTER TABLE %s VALIDATE CONSTRAINT %I', v_each.owner, v_each.conname);
-    END LOOP;
-END
-$validate$;"""
+def after() -> str:
+    """What goes after the transaction."""
+    return "\n\n".join(link.after for link in links())
 
 
 def _read(number: int, text: str) -> Link:
-    _, live, locked, installed = re.split(r"^-- @(?:live|locked|installed)\n", text, flags=re.MULTILINE)
-    return Link(number, live.strip(), locked.strip(), installed.strip())
+    _, *parts = re.split(r"^-- @(?:live|locked|installed|after)\n", text, flags=re.MULTILINE)
+    return Link(number, *(part.strip() for part in parts))
 
 
 def _if(link: Link, text: str) -> str:
