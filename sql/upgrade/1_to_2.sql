@@ -66,13 +66,28 @@ DROP VIEW sql_semana_12.situacao;
 UPDATE sql_semana_12.configuracao SET duracao_maxima = current_setting('document_queue.maximum')::INTERVAL;
 
 -- @after
--- In a transaction of its own. A call that waited for the lock goes on in the function of edition 1 that it is in: SHARE waits for it.
+-- In a transaction of its own. A call that began before this edition was there goes on in the function of edition 1 that it is in.
 DO $after$
+DECLARE
+    v_before TEXT[];
 BEGIN
-    IF to_regclass('sql_semana_12.token_reserva_seq') IS NOT NULL THEN
-        LOCK TABLE sql_semana_12.fila_documentos IN SHARE MODE;
-        DROP SEQUENCE sql_semana_12.token_reserva_seq;
+    IF to_regclass('sql_semana_12.token_reserva_seq') IS NULL THEN
+        RETURN;
     END IF;
+    v_before := ARRAY(
+        SELECT virtualtransaction
+        FROM pg_locks
+        INNER JOIN pg_stat_activity USING (pid)
+        WHERE locktype = 'virtualxid' AND datname = current_database() AND pid <> pg_backend_pid()
+    );
+    FOR v_try IN 1..50 LOOP
+        IF NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'virtualxid' AND virtualtransaction = ANY(v_before)) THEN
+            DROP SEQUENCE sql_semana_12.token_reserva_seq;
+            RETURN;
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+    RAISE NOTICE 'a transaction that began before the upgrade is still open: token_reserva_seq stays until this file is run again';
 END
 $after$;
 

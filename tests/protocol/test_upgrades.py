@@ -218,7 +218,7 @@ def test_nothing_is_lost_while_workers_and_callers_go_on(plain: dict[str, str]) 
         for _ in range(5):
             assert home.psql(home.text) == ""
         after = len(finished)
-        assert wait.until(lambda: len(finished) > after + 50 or errors, 20) and not errors, errors
+        assert wait.until(lambda: len(finished) > after + 50 or bool(errors), 20) and not errors, errors
     finally:
         ended.set()
         for thread in threads:
