@@ -113,7 +113,7 @@ def test_every_function_that_takes_a_document_takes_its_tenant(latest: str) -> N
     given = fetch(
         latest,
         "SELECT proname FROM pg_proc WHERE pronamespace = 'sql_semana_12'::REGNAMESPACE AND proargnames && ARRAY['p_documento',"
-        " 'p_documentos', 'p_chave'] AND NOT proargnames && ARRAY['p_inquilino'] AND provolatile = 'v'",
+        " 'p_documentos', 'p_chave'] AND NOT proargnames && ARRAY['p_inquilino', 'p_inquilinos'] AND provolatile = 'v'",
     )
     assert given == []
 
@@ -155,5 +155,5 @@ def test_a_statement_that_leaves_the_tenant_out_is_found(function: str, old: str
 
 def test_a_clock_read_in_a_set_is_found(latest: str) -> None:
     bodies = functions()
-    bodies["mudar"] = bodies["mudar"].replace("versao = p_posse.versao + 1,", "versao = nextval('x'),", 1)
+    bodies["mudar"] = bodies["mudar"].replace("versao = v_versao,", "versao = nextval('x'),", 1)
     assert volatile_in_set(bodies, {"nextval"}) == ["mudar: nextval"]
