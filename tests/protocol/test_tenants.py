@@ -138,8 +138,8 @@ def test_no_update_calls_what_is_volatile_in_its_set(latest: str) -> None:
         ("travar", "AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)", "", "FROM fila_documentos AS fila"),
         (
             "mudar",
-            "WHERE inquilino = p_posse.inquilino AND documento_id",
-            "WHERE documento_id",
+            "\n    WHERE inquilino = p_posse.inquilino AND documento_id",
+            "\n    WHERE documento_id",
             "UPDATE fila_documentos",
         ),
         ("concluir_lote", "INTO auditoria (inquilino, documento_id", "INTO auditoria (documento_id", "INTO auditoria"),
