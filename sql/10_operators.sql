@@ -70,11 +70,25 @@ RETURNS BIGINT
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    -- After a restore the audit may be ahead of the queue. No version is written twice.
+    v_versao BIGINT := 1 + greatest(
+        p_posse.versao,
+        (
+            SELECT max(versao)
+            FROM sql_semana_12.auditoria
+            WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id
+        )
+    );
 BEGIN
+    IF v_versao <> p_posse.versao + 1 THEN
+        RAISE WARNING 'document %: auditoria was ahead of it; its next version is %, not %',
+            p_posse.documento_id, v_versao, p_posse.versao + 1;
+    END IF;
     UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
-        versao = p_posse.versao + 1,
+        versao = v_versao,
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
@@ -92,7 +106,7 @@ BEGIN
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
-        p_posse.versao + 1,
+        v_versao,
         p_posse.status,
         p_para,
         p_posse.token_reserva,
@@ -101,7 +115,165 @@ BEGIN
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
-    RETURN p_posse.versao + 1;
+    RETURN v_versao;
+END
+$$;
+
+-- Leaves to people those of the documents whose audit is ahead of them: it tells of attempts that the queue has forgotten.
+CREATE OR REPLACE FUNCTION sql_semana_12.separar(p_inquilinos TEXT[], p_documentos BIGINT[], p_quem TEXT)
+RETURNS VOID
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_posse sql_semana_12.posse;
+    v_adiantada BOOLEAN := FALSE;
+BEGIN
+    FOR v_posse IN
+        SELECT
+            fila.documento_id,
+            fila.inquilino,
+            fila.status,
+            fila.versao,
+            fila.token_reserva,
+            fila.worker_id,
+            fila.tentativas,
+            fila.iniciado_em,
+            fila.max_tentativas,
+            fila.etapa,
+            fila.referencia_externa,
+            fila.chamada_basta
+        FROM unnest(p_inquilinos, p_documentos) AS escolhido (inquilino, documento)
+        INNER JOIN sql_semana_12.fila_documentos AS fila ON fila.inquilino = escolhido.inquilino AND fila.documento_id = escolhido.documento
+        WHERE
+            (
+                SELECT max(auditoria.versao)
+                FROM sql_semana_12.auditoria
+                WHERE auditoria.inquilino = fila.inquilino AND auditoria.documento_id = fila.documento_id
+            ) > fila.versao
+    LOOP
+        v_adiantada := TRUE;
+        PERFORM sql_semana_12.mudar(
+            v_posse, 'conciliacao', p_quem, 'auditoria adiantada', 'a auditoria sabe mais do que a fila', sql_semana_12.relogio(), 'sistemico'
+        );
+    END LOOP;
+    IF NOT v_adiantada THEN
+        RAISE EXCEPTION 'auditoria refuses the row of one of these documents, and is ahead of none: %', p_documentos
+            USING ERRCODE = '23505';
+    END IF;
+END
+$$;
+
+-- The one place that opens an attempt.
+CREATE OR REPLACE FUNCTION sql_semana_12.reservar(
+    p_worker TEXT,
+    p_lote INTEGER DEFAULT 1,
+    p_prazo INTERVAL DEFAULT '30 seconds',
+    p_inquilino TEXT DEFAULT NULL
+)
+RETURNS TABLE (
+    documento_id BIGINT,
+    inquilino TEXT,
+    chave TEXT,
+    token_reserva BIGINT,
+    versao BIGINT,
+    tentativas INTEGER,
+    reservado_ate TIMESTAMPTZ,
+    chave_operacao TEXT,
+    etapa TEXT,
+    referencia_externa TEXT,
+    conteudo_xml XML
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_agora TIMESTAMPTZ;
+    v_inquilinos TEXT[];
+    v_documentos BIGINT[];
+    v_versoes BIGINT[];
+    v_tokens BIGINT[];
+BEGIN
+    PERFORM sql_semana_12.exigir_pedido(p_worker, p_lote, p_prazo);
+    IF p_inquilino IS NULL THEN
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
+        FROM (
+            SELECT inquilino, documento_id, versao
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND disponivel_em <= (SELECT sql_semana_12.relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR NO KEY UPDATE SKIP LOCKED
+            LIMIT p_lote
+        ) AS escolhido;
+    ELSE
+        SELECT array_agg(inquilino), array_agg(documento_id), array_agg(versao + 1)
+        INTO v_inquilinos, v_documentos, v_versoes
+        FROM (
+            SELECT inquilino, documento_id, versao
+            FROM sql_semana_12.fila_documentos
+            WHERE status = 'pendente' AND inquilino = p_inquilino AND disponivel_em <= (SELECT sql_semana_12.relogio())
+            ORDER BY disponivel_em, documento_id
+            FOR NO KEY UPDATE SKIP LOCKED
+            LIMIT p_lote
+        ) AS escolhido;
+    END IF;
+    IF v_documentos IS NULL THEN
+        RETURN;
+    END IF;
+    v_agora := sql_semana_12.relogio();
+    -- Before the UPDATE, in which nothing is volatile.
+    v_tokens := sql_semana_12.novos_tokens(cardinality(v_documentos));
+    BEGIN
+        INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+        SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+        FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
+    EXCEPTION WHEN unique_violation THEN
+        -- One document whose audit is ahead of it, as it may be after a restore, must not hold back the others.
+        PERFORM sql_semana_12.separar(v_inquilinos, v_documentos, p_worker);
+        RETURN QUERY
+        SELECT * FROM sql_semana_12.reservar(p_worker, p_lote, p_prazo, p_inquilino);
+        RETURN;
+    END;
+    RETURN QUERY
+    WITH reservados AS (
+        UPDATE sql_semana_12.fila_documentos AS fila
+        SET
+            status = 'processando',
+            tentativas = fila.tentativas + 1,
+            versao = fila.versao + 1,
+            token_reserva = escolhido.token,
+            worker_id = p_worker,
+            reservado_ate = v_agora + p_prazo,
+            iniciado_em = v_agora,
+            concluido_em = NULL,
+            ultimo_erro = NULL,
+            categoria_erro = NULL
+        FROM unnest(v_inquilinos, v_documentos, v_tokens) AS escolhido (inquilino, documento, token)
+        WHERE
+            fila.inquilino = escolhido.inquilino
+            AND fila.documento_id = escolhido.documento
+            AND fila.inquilino = coalesce(p_inquilino, fila.inquilino)
+        RETURNING fila.*
+    )
+
+    SELECT
+        documento_id,
+        inquilino,
+        chave,
+        token_reserva,
+        versao,
+        tentativas,
+        reservado_ate,
+        chave_operacao,
+        etapa,
+        referencia_externa,
+        conteudo_xml
+    FROM reservados
+    ORDER BY disponivel_em, documento_id;
 END
 $$;
 
@@ -551,6 +723,46 @@ BEGIN
 END
 $$;
 
+-- What enfileirar does, for a batch in one round trip; in the order of the keys, so that two batches with the same keys never deadlock.
+CREATE OR REPLACE FUNCTION sql_semana_12.enfileirar_lote(
+    p_chaves TEXT[],
+    p_nomes_arquivo TEXT[],
+    p_conteudos XML[],
+    p_inquilino TEXT DEFAULT 'padrao',
+    p_disponivel_em TIMESTAMPTZ DEFAULT NULL,
+    p_max_tentativas INTEGER DEFAULT NULL
+)
+RETURNS TABLE (chave TEXT, documento_id BIGINT, novo BOOLEAN)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_quantos INTEGER := cardinality(p_chaves);
+BEGIN
+    IF v_quantos IS NULL OR v_quantos > 1000 OR array_ndims(p_chaves) > 1 THEN
+        RAISE EXCEPTION 'p_chaves must be a list of at most 1000 keys' USING ERRCODE = '22023';
+    END IF;
+    IF p_nomes_arquivo IS NULL OR array_ndims(p_nomes_arquivo) > 1 OR cardinality(p_nomes_arquivo) <> v_quantos THEN
+        RAISE EXCEPTION 'p_nomes_arquivo must be the file name of each of p_chaves' USING ERRCODE = '22023';
+    END IF;
+    IF p_conteudos IS NULL OR array_ndims(p_conteudos) > 1 OR cardinality(p_conteudos) <> v_quantos THEN
+        RAISE EXCEPTION 'p_conteudos must be the content of each of p_chaves' USING ERRCODE = '22023';
+    END IF;
+    RETURN QUERY
+    SELECT pedido.chave, feito.documento_id, feito.novo
+    FROM (
+        SELECT lista.chave, lista.nome, lista.documento
+        FROM unnest(p_chaves, p_nomes_arquivo, p_conteudos) AS lista (chave, nome, documento)
+        ORDER BY lista.chave
+    ) AS pedido
+    CROSS JOIN LATERAL sql_semana_12.enfileirar(
+        pedido.chave, pedido.nome, pedido.documento, p_inquilino, p_disponivel_em, p_max_tentativas
+    ) AS feito;
+END
+$$;
+
 -- After a cause that many shared is gone: the failed documents of one class of failure, so many at a time. Those for people are not
 -- among them, for of each the result has to be looked up first.
 CREATE OR REPLACE FUNCTION sql_semana_12.reenfileirar_falhos(
@@ -695,6 +907,11 @@ GROUP BY categoria_erro;
 
 \ir roles.sql
 
+COMMENT ON FUNCTION sql_semana_12.enfileirar_lote IS
+'Brings up to 1000 documents of one tenant into the queue, all or (if it raises) none, each as enfileirar does; a row a document, in '
+'the order of the keys. Zero rows: p_chaves is empty.';
+COMMENT ON FUNCTION sql_semana_12.separar IS
+'Leaves to people, each with a warning, those of the documents whose audit is ahead of them. It refuses with 23505 if none is.';
 COMMENT ON FUNCTION sql_semana_12.examinar IS
 'A document as an operator should see it before changing anything, without its payload. Zero rows: there is none.';
 COMMENT ON FUNCTION sql_semana_12.travar_para_operador IS

@@ -165,7 +165,7 @@ BEGIN
         TO sql_semana_12_operator;
     END IF;
     IF to_regrole('sql_semana_12_application') IS NOT NULL THEN
-        GRANT EXECUTE ON FUNCTION sql_semana_12.enfileirar TO sql_semana_12_application;
+        GRANT EXECUTE ON FUNCTION sql_semana_12.enfileirar, sql_semana_12.enfileirar_lote TO sql_semana_12_application;
     END IF;
 END
 $roles$;

@@ -57,11 +57,25 @@ RETURNS BIGINT
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    -- After a restore the audit may be ahead of the queue. No version is written twice.
+    v_versao BIGINT := 1 + greatest(
+        p_posse.versao,
+        (
+            SELECT max(versao)
+            FROM sql_semana_12.auditoria
+            WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id
+        )
+    );
 BEGIN
+    IF v_versao <> p_posse.versao + 1 THEN
+        RAISE WARNING 'document %: auditoria was ahead of it; its next version is %, not %',
+            p_posse.documento_id, v_versao, p_posse.versao + 1;
+    END IF;
     UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
-        versao = p_posse.versao + 1,
+        versao = v_versao,
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
@@ -79,7 +93,7 @@ BEGIN
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
-        p_posse.versao + 1,
+        v_versao,
         p_posse.status,
         p_para,
         p_posse.token_reserva,
@@ -88,7 +102,7 @@ BEGIN
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
-    RETURN p_posse.versao + 1;
+    RETURN v_versao;
 END
 $$;
 
@@ -113,11 +127,25 @@ RETURNS BIGINT
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$ -- without etapa
+DECLARE
+    -- After a restore the audit may be ahead of the queue. No version is written twice.
+    v_versao BIGINT := 1 + greatest(
+        p_posse.versao,
+        (
+            SELECT max(versao)
+            FROM sql_semana_12.auditoria
+            WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id
+        )
+    );
 BEGIN
+    IF v_versao <> p_posse.versao + 1 THEN
+        RAISE WARNING 'document %: auditoria was ahead of it; its next version is %, not %',
+            p_posse.documento_id, v_versao, p_posse.versao + 1;
+    END IF;
     UPDATE sql_semana_12.fila_documentos
     SET
         status = p_para,
-        versao = p_posse.versao + 1,
+        versao = v_versao,
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
@@ -135,7 +163,7 @@ BEGIN
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
-        p_posse.versao + 1,
+        v_versao,
         p_posse.status,
         p_para,
         p_posse.token_reserva,
@@ -144,7 +172,7 @@ BEGIN
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
-    RETURN p_posse.versao + 1;
+    RETURN v_versao;
 END
 $$;
 

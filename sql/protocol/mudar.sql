@@ -13,11 +13,25 @@ RETURNS BIGINT
 LANGUAGE plpgsql
 SET search_path = sql_semana_12, pg_temp
 AS $$
+DECLARE
+    -- After a restore the audit may be ahead of the queue. No version is written twice.
+    v_versao BIGINT := 1 + greatest(
+        p_posse.versao,
+        (
+            SELECT max(versao)
+            FROM auditoria
+            WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id
+        )
+    );
 BEGIN
+    IF v_versao <> p_posse.versao + 1 THEN
+        RAISE WARNING 'document %: auditoria was ahead of it; its next version is %, not %',
+            p_posse.documento_id, v_versao, p_posse.versao + 1;
+    END IF;
     UPDATE fila_documentos
     SET
         status = p_para,
-        versao = p_posse.versao + 1,
+        versao = v_versao,
         token_reserva = NULL, -- void: no write passes under it any more
         worker_id = CASE WHEN p_para <> 'pendente' THEN p_posse.worker_id END,
         reservado_ate = NULL,
@@ -37,7 +51,7 @@ BEGIN
     VALUES (
         p_posse.inquilino,
         p_posse.documento_id,
-        p_posse.versao + 1,
+        v_versao,
         p_posse.status,
         p_para,
         p_posse.token_reserva,
@@ -46,7 +60,7 @@ BEGIN
         p_agora,
         CASE WHEN p_posse.status = 'processando' THEN p_categoria END
     );
-    RETURN p_posse.versao + 1;
+    RETURN v_versao;
 END
 $$;
 
@@ -56,6 +70,31 @@ COMMENT ON FUNCTION sql_semana_12.mudar IS
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.
 -- @lesson 10
+-- @@
+-- +DECLARE
+-- +    -- After a restore the audit may be ahead of the queue. No version is written twice.
+-- +    v_versao BIGINT := 1 + greatest(
+-- +        p_posse.versao,
+-- +        (
+-- +            SELECT max(versao)
+-- +            FROM auditoria
+-- +            WHERE inquilino = p_posse.inquilino AND documento_id = p_posse.documento_id
+-- +        )
+-- +    );
+-- @@
+-- +    IF v_versao <> p_posse.versao + 1 THEN
+-- +        RAISE WARNING 'document %: auditoria was ahead of it; its next version is %, not %',
+-- +            p_posse.documento_id, v_versao, p_posse.versao + 1;
+-- +    END IF;
+-- @@
+-- -        versao = p_posse.versao + 1,
+-- +        versao = v_versao,
+-- @@
+-- -        p_posse.versao + 1,
+-- +        v_versao,
+-- @@
+-- -    RETURN p_posse.versao + 1;
+-- +    RETURN v_versao;
 -- @@
 -- -    -- @audit
 -- -    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)

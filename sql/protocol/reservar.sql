@@ -60,10 +60,18 @@ BEGIN
     v_agora := relogio();
     -- Before the UPDATE, in which nothing is volatile.
     v_tokens := novos_tokens(cardinality(v_documentos));
-    -- @audit
-    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
-    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
-    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
+    BEGIN
+        -- @audit
+        INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+        SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+        FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
+    EXCEPTION WHEN unique_violation THEN
+        -- One document whose audit is ahead of it, as it may be after a restore, must not hold back the others.
+        PERFORM separar(v_inquilinos, v_documentos, p_worker);
+        RETURN QUERY
+        SELECT * FROM reservar(p_worker, p_lote, p_prazo, p_inquilino);
+        RETURN;
+    END;
     RETURN QUERY
     WITH reservados AS (
         UPDATE fila_documentos AS fila
@@ -109,6 +117,22 @@ COMMENT ON FUNCTION sql_semana_12.reservar IS
 
 -- History, newest lesson first: the lines each lesson took away (-) and brought (+). `lab generate` makes the numbered
 -- scripts' older editions from it, and adds to it what a new lesson changes.
+-- @lesson 10
+-- @@
+-- -    INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+-- -    SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+-- -    FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
+-- +    BEGIN
+-- +        INSERT INTO auditoria (inquilino, documento_id, versao, de, para, token_reserva, quem, por_que, quando)
+-- +        SELECT inquilino, documento, versao, 'pendente', 'processando', token, p_worker, 'reserva', v_agora
+-- +        FROM unnest(v_inquilinos, v_documentos, v_versoes, v_tokens) AS escolhido (inquilino, documento, versao, token);
+-- +    EXCEPTION WHEN unique_violation THEN
+-- +        -- One document whose audit is ahead of it, as it may be after a restore, must not hold back the others.
+-- +        PERFORM separar(v_inquilinos, v_documentos, p_worker);
+-- +        RETURN QUERY
+-- +        SELECT * FROM reservar(p_worker, p_lote, p_prazo, p_inquilino);
+-- +        RETURN;
+-- +    END;
 -- @lesson 09
 -- @@
 -- +    chave_operacao TEXT,

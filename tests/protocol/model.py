@@ -174,6 +174,27 @@ class Model:
         )
         return [(key, True)]
 
+    def enfileirar_lote(
+        self,
+        call: Call,
+        chaves: list[str],
+        names: list[str],
+        contents: list[str],
+        inquilino: str,
+        due: datetime | None,
+        limit: int,
+    ) -> list[Row]:
+        before = dict(self.kept)
+        answer: list[Row] = []
+        try:
+            for number, (chave, name, content) in enumerate(sorted(zip(chaves, names, contents, strict=True))):
+                one = replace(call, rows=call.rows[number : number + 1])
+                answer += self.enfileirar(one, chave, name, content, inquilino, due, limit)
+        except Refused:
+            self.kept = before
+            raise
+        return answer
+
     # Workers
 
     def reservar(self, call: Call, worker: str, batch: int, lease: timedelta, tenant: str | None) -> list[Row]:

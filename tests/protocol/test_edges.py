@@ -12,7 +12,7 @@ from lab.base import wait
 from lab.server import schema
 from lab.server.psql import run_scripts
 from lab.server.session import SessionPins
-from tests.helpers import rows
+from tests.helpers import execute, fetch, rows
 
 STATE = 10
 
@@ -232,3 +232,50 @@ def test_the_audit_names_the_account_beside_the_name_that_was_claimed(
 def put_forward(session: psycopg.Connection, interval: str) -> None:
     """Move the lab's clock."""
     session.execute("UPDATE relogio_do_laboratorio SET adiantado = adiantado + %s::INTERVAL", [interval])
+
+
+# One bad row
+
+
+def test_a_document_whose_audit_is_ahead_of_it_holds_back_no_other(grown: str) -> None:
+    """As after a restore of the queue alone: the audit tells of an attempt that the queue has forgotten."""
+    execute(
+        grown,
+        "INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, quem, por_que, quando)"
+        " VALUES ('padrao', 2, 1, 'pendente', 'processando', 'w', 'reserva', now())",
+    )
+    with SessionPins().psycopg_connection(grown, "lab/test") as worker:
+        said: list[str] = []
+        worker.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        claimed = worker.execute("SELECT documento_id FROM reservar('w', 2)").fetchall()
+        assert claimed == [(1,), (3,)]
+        assert said == ["document 2: auditoria was ahead of it; its next version is 2, not 1"]
+        assert worker.execute("SELECT documento_id FROM reservar('w', 9)").fetchall() == [(4,)]
+        assert worker.execute("SELECT documento_id FROM para_pessoas").fetchall() == [(2,)]
+    state = "SELECT status, versao, token_reserva FROM sql_semana_12.fila_documentos WHERE documento_id = 2"
+    assert fetch(grown, state) == [("conciliacao", 2, None)]
+    last = "SELECT de, para, por_que FROM sql_semana_12.auditoria WHERE documento_id = 2 AND versao = 2"
+    assert fetch(grown, last) == [("pendente", "conciliacao", "auditoria adiantada")]
+
+
+def test_an_orphan_whose_audit_is_ahead_of_it_is_recovered_with_the_others(grown: str) -> None:
+    with SessionPins().psycopg_connection(grown, "lab/test") as worker:
+        worker.execute("SELECT FROM reservar('w', 3)")
+        worker.execute(
+            "INSERT INTO sql_semana_12.auditoria (inquilino, documento_id, versao, de, para, quem, por_que, quando)"
+            " VALUES ('padrao', 2, 2, 'processando', 'pendente', 'w', 'falha', now())"
+        )
+        execute(grown, "UPDATE sql_semana_12.relogio_do_laboratorio SET adiantado = INTERVAL '1 hour'")
+        assert worker.execute("SELECT documento_id, versao FROM recuperar('v') ORDER BY 1").fetchall() == [
+            (1, 2),
+            (2, 3),
+            (3, 2),
+        ]
+
+
+def test_an_audit_that_refuses_a_row_for_another_reason_refuses_the_claim(grown: str) -> None:
+    execute(grown, "CREATE UNIQUE INDEX sole ON sql_semana_12.auditoria (quem)")
+    with SessionPins().psycopg_connection(grown, "lab/test") as worker:
+        with pytest.raises(psycopg.errors.UniqueViolation, match="is ahead of none"):
+            worker.execute("SELECT FROM reservar('w', 2)")
+        assert worker.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone() == (4,)

@@ -208,6 +208,18 @@ REFUSED = [
     *(("p_chave", f"enfileirar({key}, 'a.xml', '{PAYLOAD}')") for key in [*BLANK, *CONTROL, BIG]),
     *(("p_nome_arquivo", f"enfileirar('D', {name}, '{PAYLOAD}')") for name in [*BLANK, BIG]),
     ("p_conteudo_xml", "enfileirar('D', 'd.xml', NULL)"),
+    *(
+        ("p_chaves", f"enfileirar_lote({keys}, '{{a.xml}}', '{{<a/>}}')")
+        for keys in ("NULL", "'{{D}}'", "(SELECT array_agg(n::TEXT) FROM generate_series(1, 1001) AS n)")
+    ),
+    *(
+        ("p_nomes_arquivo", f"enfileirar_lote('{{D,E}}', {names}, '{{<a/>,<a/>}}')")
+        for names in ("NULL", "'{a.xml}'", "'{{a.xml,b.xml}}'")
+    ),
+    *(
+        ("p_conteudos", f"enfileirar_lote('{{D,E}}', '{{a.xml,b.xml}}', {contents})")
+        for contents in ("NULL", "'{<a/>}'", "'{{<a/>,<a/>}}'")
+    ),
     *(("p_conteudo_xml", f"enfileirar('D', 'd.xml', '{content}')") for content in NO_DOCUMENT),
     *(
         ("p_inquilino", f"enfileirar('D', 'd.xml', '{PAYLOAD}', {tenant})")
@@ -222,6 +234,21 @@ REFUSED = [
         for count in COUNTS[1:]
     ),
 ]  # fmt: skip
+
+
+def test_a_batch_of_documents_comes_in_whole_or_not_at_all(queue: psycopg.Connection) -> None:
+    batch = "enfileirar_lote('{F,NFE-0001,E}', '{f.xml,a.xml,e.xml}', %(contents)s::TEXT[]::XML[])"
+    known = rows(queue, "(SELECT conteudo_xml::TEXT FROM fila_documentos WHERE chave = 'NFE-0001') AS known")[0][0]
+    given = rows(queue, batch, contents=["<f/>", known, "<e/>"])
+    assert [(key, new) for key, _, new in given] == [("E", True), ("F", True), ("NFE-0001", False)]
+    assert rows(queue, batch, contents=["<f/>", known, "<e/>"]) == [(key, number, False) for key, number, _ in given]
+    before = everything(queue)
+    queue.execute("SAVEPOINT before")
+    with pytest.raises(psycopg.Error, match="under the key E another content came before") as refused:
+        rows(queue, "enfileirar_lote('{A1,E}', '{a.xml,b.xml}', '{<a/>,<other/>}')")
+    assert refused.value.sqlstate == "QL001"
+    queue.execute("ROLLBACK TO before")
+    assert everything(queue) == before
 
 
 @pytest.mark.parametrize(("named", "call"), REFUSED, ids=[call.replace(CANARY, "…") for _, call in REFUSED])

@@ -63,10 +63,10 @@ def test_a_line_of_several_editions_is_changed_once(copy: Path) -> None:
     edit(copy / "protocol" / "reservar.sql", "v_versoes BIGINT[];", "v_versoes BIGINT[] NOT NULL := '{}';")
     edit(copy / "protocol" / "reservar.sql", "v_documentos BIGINT[];", "v_documentos BIGINT[] := '{}';")
     assert written(source.write_scripts()) == {
-        "reservar.sql", "05_lease.sql", "06_token.sql", "08_failures.sql", "09_effects.sql",
+        "reservar.sql", "05_lease.sql", "06_token.sql", "08_failures.sql", "09_effects.sql", "10_operators.sql",
     }  # fmt: skip
     assert source.check() == []
-    for lesson in (5, 6, 8, 9):
+    for lesson in (5, 6, 8, 9, 10):
         text = next(copy.glob(f"{lesson:02}_*.sql")).read_text(encoding="utf-8")
         assert text.count("v_documentos BIGINT[] := '{}';") == 1
         assert text.count("v_versoes BIGINT[] NOT NULL := '{}';") == (lesson > 5), "a line that lesson 06 brought"

@@ -40,6 +40,7 @@ TENANTS = ("norte", "sul")
 CLAIMED = "documento_id, token_reserva, versao, tentativas, etapa, inquilino, chave, chave_operacao, referencia_externa"
 COLUMNS = {
     "enfileirar": "documento_id, novo",
+    "enfileirar_lote": "documento_id, novo",
     "reservar": CLAIMED,
     "concluir_e_reservar": f"resultado, {CLAIMED}",
     "renovar": "documento_id",
@@ -133,6 +134,11 @@ class Protocol(RuleBasedStateMachine):
     def enqueue(self, who: str, key: int, tenant: str, wait: int, limit: int, content: str = "<nfe/>") -> None:
         due = self.connections.clock() + timedelta(seconds=wait) if wait else None
         self.call(who, "enfileirar", f"NFE-{key}", "nfe.xml", content, tenant, due, limit)
+
+    @rule(who=sessions, keys=st.lists(st.integers(0, 9), max_size=3), tenant=st.sampled_from(TENANTS))
+    def enqueue_a_batch(self, who: str, keys: list[int], tenant: str) -> None:
+        names = [f"NFE-{key}" for key in keys]
+        self.call(who, "enfileirar_lote", names, ["nfe.xml"] * len(keys), ["<nfe/>"] * len(keys), tenant, None, 3)
 
     # Workers
 

@@ -147,6 +147,10 @@ class _Check:
 
     def enqueue(self) -> None:
         row = self.call("application", "enfileirar", [f"{self.tenant}-1", "verificacao.xml", "<nfe/>", self.tenant])
+        with self.undone():
+            self.call(
+                "application", "enfileirar_lote", [[f"{self.tenant}-2"], ["verificacao.xml"], ["<nfe/>"], self.tenant]
+            )
         if row is not None:
             (self.document,) = row
 

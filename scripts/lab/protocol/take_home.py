@@ -11,7 +11,7 @@ from lab.base import paths
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.base.sql_text import Statement, body, onward, parts, statements
-from lab.protocol import source
+from lab.protocol import source, upgrades
 from lab.server.session import SCHEMA
 
 # Where it is installed, by the language of the names, unless another name is given.
@@ -20,13 +20,47 @@ SCHEMAS = {"pt": "fila", "en": "queue"}
 # installation has and that has no description of its own.
 MADE_HERE = "made for the document queue"
 MARKED = "posse"
-MARK = "document queue, structure "
-TOKENS = "token_reserva_seq"  # the first edition drew its tokens from it
+MARK = "document queue, "
+TOKENS = "token_reserva_seq"  # an installation of edition 1 may be marked there
 # While the file is run, nothing that another role made is found before the server's own.
 SAFE_PATH = "SET LOCAL search_path = pg_catalog, pg_temp;"
 ROLES = paths.SQL / "roles.sql"
 INCLUDED = (paths.SQL / "comments.sql", paths.SQL / "plans.sql")
 ALERTS = paths.SQL / "alerts.sql"
+
+# The mark of what is installed.
+FOUND = f"""\
+coalesce(
+        obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
+        obj_description(to_regclass('{SCHEMA}.{TOKENS}'), 'pg_class')
+    )"""
+# The tables in the order in which the functions lock them, before anything is changed: what is locked later waits for nobody.
+LOCK = f"""\
+DO $lock$
+BEGIN
+    IF to_regclass('{SCHEMA}.auditoria') IS NULL THEN
+        RETURN;
+    END IF;
+    FOR v_try IN 1..20 LOOP
+        BEGIN
+            -- Who asks after this one waits behind it: not for long.
+            SET LOCAL lock_timeout = '500ms';
+            LOCK TABLE {SCHEMA}.fila_documentos IN ACCESS EXCLUSIVE MODE;
+            IF (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass('{SCHEMA}.auditoria')) = current_user THEN
+                LOCK TABLE {SCHEMA}.auditoria IN ACCESS EXCLUSIVE MODE;
+            END IF;
+            SET LOCAL lock_timeout = '5s';
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.2);
+        END;
+    END LOOP;
+    RAISE EXCEPTION 'the document queue in schema {SCHEMA} is held by a transaction that does not end; nothing was changed'
+        USING
+            ERRCODE = '55P03',
+            HINT = 'Run the file again when it has ended: SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start.';
+END
+$lock$;"""
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # A line of the file ends where any reader of it sees a line end.
@@ -77,6 +111,16 @@ OWN_SCHEMA = f"""\
     END IF;"""
 
 
+CHECK = f"""\
+DO $check$
+DECLARE
+    v_stranger TEXT;
+BEGIN
+{OWN_SCHEMA}
+END
+$check$;"""
+
+
 def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -> str:
     """The file that installs the protocol.
 
@@ -124,11 +168,25 @@ def protocol(names: str, schema_name: str, roles: Mapping[str, Sequence[str]]) -
     pieces = [
         own(_header(names)),
         f"BEGIN;\n\nSET LOCAL client_min_messages = warning;\n{SAFE_PATH}",
-        *map(own, [_guard(made), *map(_repeatable, made), _marked(made), _closed(made), *_included()]),
+        *map(
+            own,
+            [
+                _guard(made),
+                LOCK,
+                *upgrades.locked(),
+                *map(_repeatable, made),
+                _marked(made),
+                _closed(made),
+                *_included(),
+            ],
+        ),
+        *map(own, upgrades.installed({duty: _rights_of(duty) for duty in upgrades.DUTIES})),
         # What the roles are called is theirs: nothing in it is translated.
         *(f"{own(right)} TO {_quoted(role)};" for right, role in _rights(roles)),
         "COMMIT;",
+        own(upgrades.after()),
         own(_set_apart("Alerts", "--?", _alerts())),
+        own(_set_apart("Prepare", "--^", upgrades.prepared(f"{SAFE_PATH.replace('LOCAL ', '')}\n{CHECK}"), " -q")),
         own(_set_apart("Move", "-->", _move(made), " -q -v from=public")),
         own(_set_apart("Uninstall", "---", _uninstall(made))),
     ]
@@ -165,7 +223,7 @@ def _mark(made: Sequence[Statement]) -> str:
             kept.append(" ".join(f"{of.name} {parts(statement.text)}".split()))
         elif of and of.kind != "VIEW":
             kept.append(statement.plain.partition(" LANGUAGE ")[0])
-    return MARK + hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:8]
+    return f"{MARK}edition {upgrades.EDITION}, structure {hashlib.sha256(chr(10).join(sorted(kept)).encode()).hexdigest()[:8]}"
 
 
 def _guard(made: Sequence[Statement]) -> str:
@@ -186,11 +244,14 @@ BEGIN
         COMMENT ON SCHEMA {SCHEMA} IS '{MADE_HERE}';
     END IF;
 {OWN_SCHEMA}
-    v_mark := coalesce(
-        obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
-        obj_description(to_regclass('{SCHEMA}.{TOKENS}'), 'pg_class') -- where the first edition had it
-    );
-    IF v_mark = '{_mark(made)}' THEN
+    v_mark := {FOUND};
+    {upgrades.known("v_mark")}
+    IF {upgrades.missing("current_setting('document_queue.edition')::INTEGER")} THEN
+        RAISE EXCEPTION
+            'the document queue in schema {SCHEMA} is of an earlier edition, and not prepared for this one; it was left untouched'
+            USING HINT = 'Run the lines that begin with --^ first: they build the new indexes while the workers go on.';
+    END IF;
+    IF v_mark = '{_mark(made)}' OR current_setting('document_queue.edition') <> '0' THEN
         RETURN;
     END IF;
     IF v_mark LIKE '{MARK}%' THEN
@@ -254,14 +315,18 @@ def _closed(made: Sequence[Statement]) -> str:
 
 def _rights(roles: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """What is granted, as the lab's own roles have it, and to which role."""
+    for duty, chosen in roles.items():
+        for role in chosen:
+            yield from ((right, role) for right in _rights_of(duty))
+
+
+def _rights_of(duty: str) -> list[str]:
+    """What is granted for a duty, without the role."""
     blocks = statements(ROLES.read_text(encoding="utf-8"))
     # They stand in branches: IF the role is here THEN GRANT … TO it.
     said = [onward(inner.text, "GRANT") for block in blocks for inner in statements(body(block.text))]
     given = [(right, to) for right, _, to in (grant.rpartition(" TO ") for grant in said) if right]
-    for kind, chosen in roles.items():
-        for role in chosen:
-            yield f"GRANT USAGE ON SCHEMA {SCHEMA}", role
-            yield from ((right, role) for right, to in given if to == f"{SCHEMA}_{kind}")
+    return [f"GRANT USAGE ON SCHEMA {SCHEMA}", *(right for right, to in given if to == f"{SCHEMA}_{duty}")]
 
 
 def _included() -> Iterator[str]:
@@ -392,11 +457,15 @@ def _header(names: str) -> str:
 -- database or a role): otherwise a crash of the server takes back a stage that was written before a call, and the document's next
 -- worker calls again.
 --
+-- This is edition {upgrades.EDITION}.
 -- Install    psql -X -v ON_ERROR_STOP=1 -f protocol.sql     (again whenever you like: documents and grants stay, functions and
 --            views become this file's; it refuses a schema that holds something else, and a queue of another structure)
 -- Alerts     the lines that begin with --? at the end: four queries; zero rows mean that none of the four is so
+-- Upgrade    a queue of edition 1: the lines that begin with --^ at the end build its new indexes while its workers go on; then
+--            install. That waits for short transactions, not for long ones, and keeps documents, audit, settings and rights.
+--            enfileirar and registrar_etapa give one column more: sessions that have prepared SELECT * of them prepare it anew.
 -- Move       the lines that begin with --> at the end: they bring a queue of the first edition here from a schema in which others
---            may create, as its owner (psql -v from=public); from then on its workers call it by its new schema
+--            may create, as its owner (psql -v from=public); from then on its workers call it by its new schema. Then upgrade it.
 -- Uninstall  the lines that begin with --- at the end; the documents go too, and nothing that this file did not make
 --
 -- The audit may belong to another role, so that not even the queue's owner can change what it says. As a superuser:
