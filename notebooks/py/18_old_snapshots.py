@@ -55,7 +55,8 @@ from lab.experiments import old_snapshots as old
 documents, every, rounds = 10_000, 1_000, 3  # change them
 holders = {"while a report is open": old.snapshot, "without it": old.nobody}
 seen = old.curves(nb.stage().conninfo, holders, documents, every, rounds)
-first, *_, during, ended, vacuumed = (round(each.median) for _, each in seen["while a report is open"])
+report = [round(each.median) for _, each in seen["while a report is open"]]
+first, *_, during, ended, vacuumed = report
 *_, without, _, _ = (round(each.median) for _, each in seen["without it"])
 nb.answer(guess, during)
 nb.lines(
@@ -73,7 +74,8 @@ from lab.experiments import old_snapshots as old
 documents, every, rounds = 10_000, 1_000, 3  # mude
 holders = {"com um relatório aberto": old.snapshot, "sem ele": old.nobody}
 seen = old.curves(nb.stage().conninfo, holders, documents, every, rounds)
-first, *_, during, ended, vacuumed = (round(each.median) for _, each in seen["com um relatório aberto"])
+report = [round(each.median) for _, each in seen["com um relatório aberto"]]
+first, *_, during, ended, vacuumed = report
 *_, without, _, _ = (round(each.median) for _, each in seen["sem ele"])
 nb.answer(guess, during)
 nb.lines(
@@ -83,7 +85,7 @@ nb.lines(
     marks={"relatório acaba": documents * 1.06, "vacuum": documents * 1.19},
 )
 print(f"Neste servidor uma reserva foi de {first} buffers a {during} com o relatório aberto,")
-print(f"a {ended} depois que ele acabou, e a {vacuumed} depois de um vacuum. Sem ele: {without}.")
+print(f"a {ended} quando ele acabou e a {vacuumed} depois de um vacuum. Sem ele: {without}.")
 
 # %%
 nb.observe("18.dead_entries")
