@@ -1,5 +1,5 @@
--- alerts: four questions to ask again and again. Zero rows: none of the four is so.
--- @pt Quatro perguntas para repetir sempre. Zero linhas: nenhum dos quatro casos.
+-- alerts: five questions to ask again and again. Zero rows: none of the five is so.
+-- @pt Cinco perguntas para repetir sempre. Zero linhas: nenhum dos cinco casos.
 --
 -- Needs  sql/10_operators.sql
 -- Run    psql -X -f sql/alerts.sql          (again whenever you like: it only looks)
@@ -41,3 +41,53 @@ WHERE
     pg_namespace.oid = to_regnamespace('sql_semana_12')
     AND acl.privilege_type = 'CREATE'
     AND acl.grantee <> pg_namespace.nspowner;
+
+-- Something old keeps dead rows from being removed, so that claims read more and more: who?
+SELECT onde, quem, pid, desde, transacoes
+FROM (
+    SELECT
+        'pg_stat_activity' AS onde,
+        application_name AS quem,
+        pid,
+        xact_start AS desde,
+        greatest(age(backend_xmin), age(backend_xid)) AS transacoes,
+        xact_start < clock_timestamp() - INTERVAL '10 minutes' AS antigo
+    FROM pg_stat_activity
+    WHERE
+        datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+        AND coalesce(backend_xmin, backend_xid) IS NOT NULL
+    UNION ALL
+    SELECT
+        'pg_prepared_xacts' AS onde,
+        gid AS quem,
+        NULL AS pid,
+        prepared AS desde,
+        age(transaction) AS transacoes,
+        prepared < clock_timestamp() - INTERVAL '10 minutes' AS antigo
+    FROM pg_prepared_xacts
+    WHERE database = current_database()
+    UNION ALL
+    -- A logical slot holds back the catalog (catalog_xmin), not the queue.
+    SELECT
+        'pg_replication_slots' AS onde,
+        slot_name AS quem,
+        active_pid AS pid,
+        NULL AS desde,
+        age(xmin) AS transacoes,
+        NOT active AS antigo
+    FROM pg_replication_slots
+    WHERE xmin IS NOT NULL
+    UNION ALL
+    -- A standby without a slot lets go when it goes away.
+    SELECT
+        'pg_stat_replication' AS onde,
+        application_name AS quem,
+        pid,
+        NULL AS desde,
+        age(backend_xmin) AS transacoes,
+        FALSE AS antigo
+    FROM pg_stat_replication
+    WHERE backend_xmin IS NOT NULL
+) AS retem
+WHERE antigo
+ORDER BY transacoes DESC, quem ASC;

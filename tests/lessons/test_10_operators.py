@@ -501,10 +501,10 @@ JUST_NOW = "UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '1 s
 
 
 def alerts(queue: psycopg.Connection) -> list[list[tuple[object, ...]]]:
-    """What each of the four alerts says."""
+    """What each of the five alerts says."""
     text = (paths.SQL / "alerts.sql").read_text(encoding="utf-8")
     asked = re.findall(r"^SELECT\b[^;]*;", text, re.MULTILINE)
-    assert len(asked) == 4
+    assert len(asked) == 5
     return [rows(queue, query) for query in asked]
 
 
@@ -522,21 +522,21 @@ def test_the_alerts_are_silent_while_a_busy_queue_is_well(queue: psycopg.Connect
     )
     states = "SELECT aguardando, adiados, executando, orfaos, pausados, falhos, concluidos FROM situacao"
     assert rows(queue, states) == [(1,) * 7]
-    assert alerts(queue) == [[], [], [], []]
+    assert alerts(queue) == [[], [], [], [], []]
 
 
 def test_an_alert_counts_the_orphans_and_not_the_living(queue: psycopg.Connection) -> None:
     queue.execute(b"SELECT reservar('worker-a'); SELECT reservar('worker-b', 3, '10 minutes')")
     queue.execute(b"UPDATE relogio_do_laboratorio SET adiantado = '2 minutes 40 seconds'")
     ((number, late),), *others = alerts(queue)
-    assert (number, others) == (1, [[], [], []])
+    assert (number, others) == (1, [[], [], [], []])
     assert timedelta(minutes=2, seconds=10) <= late <= timedelta(minutes=2, seconds=20)  # type: ignore[operator]
     assert rows(queue, "SELECT orfaos FROM situacao") == [(number,)]
 
 
 def test_in_work_without_a_deadline_is_an_orphan_to_the_alert_too(queue: psycopg.Connection) -> None:
     queue.execute(f"{JUST_NOW}; SELECT reservar('worker-a'); UPDATE fila_documentos SET reservado_ate = NULL".encode())
-    assert alerts(queue) == [[(1, None)], [], [], []]
+    assert alerts(queue) == [[(1, None)], [], [], [], []]
 
 
 def test_the_alerts_name_the_longest_wait_and_the_first_document_for_people(queue: psycopg.Connection) -> None:
@@ -545,8 +545,8 @@ def test_the_alerts_name_the_longest_wait_and_the_first_document_for_people(queu
     queue.execute(
         b"UPDATE fila_documentos SET disponivel_em = relogio() - INTERVAL '11 minutes' WHERE documento_id = 4"
     )
-    orphans, ((waits,),), people, creators = alerts(queue)
-    assert (orphans, people, creators) == ([], [(2, 1)], [])
+    orphans, ((waits,),), people, creators, old = alerts(queue)
+    assert (orphans, people, creators, old) == ([], [(2, 1)], [], [])
     assert timedelta(minutes=11) <= waits <= timedelta(minutes=11, seconds=10)  # type: ignore[operator]
 
 

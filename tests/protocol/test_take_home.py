@@ -317,7 +317,7 @@ def test_an_operator_finds_what_is_for_people_and_runs_the_alerts(home: Home) ->
     found = "SELECT {documento_id}, {versao} FROM {schema}.{fila_documentos} WHERE {status} IN (%s, %s) ORDER BY 1"
     assert home.fetch("operator", found, home.name("falhou"), home.name("conciliacao")) == [(1, 2), (2, 2)]
     alerts = [each for each in take_home.section(home.text, "--?").split(";")[1:] if each.strip()]
-    assert [len(home.fetch("operator", question)) for question in alerts] == [0, 0, 1, 0]
+    assert [len(home.fetch("operator", question)) for question in alerts] == [0, 0, 1, 0, 0]
 
 
 def test_installing_it_again_changes_nothing(home: Home) -> None:
@@ -330,14 +330,14 @@ def test_installing_it_again_changes_nothing(home: Home) -> None:
 
 def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Home) -> None:
     alerts = take_home.section(home.text, "--?")
-    assert alerts.count(";") == 5
+    assert alerts.count(";") == 6
     for number in range(DOCUMENTS):
         home.fetch("application", "SELECT {schema}.{enfileirar}(%s, 'a.xml', '<a/>')", f"K{number}")
     claimed = home.fetch("worker", "SELECT {documento_id}, {token_reserva} FROM {schema}.{reservar}('w', 10)")
     token = {document: minted for document, minted in claimed}
     home.fetch("worker", "SELECT {schema}.{falhar}(10, %s, %s, 'timeout')", token[10], home.name("sistemico"))
     home.fetch("worker", "SELECT {schema}.{concluir}(9, %s)", token[9])
-    assert home.psql(alerts).count("(0 rows)") == 4  # eight in work, eleven waiting, one done
+    assert home.psql(alerts).count("(0 rows)") == 5  # eight in work, eleven waiting, one done
     home.fetch("worker", "SELECT {schema}.{conciliar}(8, %s, 'no answer')", token[8])
     home.fetch("worker", "SELECT {schema}.{conciliar}(7, %s, 'no answer')", token[7])
     for column, documents in (("reservado_ate", (1, 2, 3)), ("disponivel_em", (11, 12))):
@@ -345,7 +345,7 @@ def test_the_alerts_are_silent_on_a_busy_queue_and_count_what_is_wrong(home: Hom
         home.fetch("owner", earlier + " WHERE {documento_id} = ANY(%s) RETURNING 1", list(documents))
     execute(home.owner, f'GRANT CREATE ON SCHEMA "{home.schema}" TO "{role("worker")}", PUBLIC')
     told = [home.fetch("owner", question) for question in filter(str.strip, alerts.split(";")[1:])]
-    assert [len(rows) for rows in told] == [1, 1, 1, 2]
+    assert [len(rows) for rows in told] == [1, 1, 1, 2, 0]
     (orphans, overdue), (waited,), reconciled = (rows[0] for rows in told[:3])
     assert set(told[3]) == {(role("worker"),), ("PUBLIC",)}
     assert orphans == 3, "three whose lease has ended, and three workers that live"
@@ -484,7 +484,7 @@ def test_what_others_made_in_public_is_not_called_by_the_file(plain: dict[str, s
     home = installed(plain, "pt", "fila")
     assert home.psql(home.text) == ""
     home.fetch("application", "SELECT {schema}.{enfileirar}('K1', 'a.xml', '<a/>')")
-    assert home.psql(take_home.section(home.text, "--?")).count("(0 rows)") == 4
+    assert home.psql(take_home.section(home.text, "--?")).count("(0 rows)") == 5
     assert home.psql(take_home.section(home.text, "---")) == ""
 
 
@@ -902,7 +902,7 @@ def test_a_schema_may_be_called_by_a_reserved_word(names: str, plain: dict[str, 
     )
     for word in ("user", "table", "all", "values", "xmltable"):
         home = installed(plain, names, word)
-        assert home.psql(take_home.section(home.text, "--?")).count("(0 rows)") == 4
+        assert home.psql(take_home.section(home.text, "--?")).count("(0 rows)") == 5
         assert home.psql(take_home.section(home.text, "---")) == ""
 
 

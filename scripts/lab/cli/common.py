@@ -50,6 +50,7 @@ def use_stage(target: Target, load: bool = False) -> Iterator[Stage]:
             superuser=target.superuser,
             embedded=target.embedded is not None,
             load=load or target.embedded is not None,
+            full=load,
         )
 
 

@@ -60,8 +60,8 @@ def run(
         typer.Option(
             "--load",
             help=say(
-                "On a given server, more load than the quick form.",
-                "Num servidor seu, mais carga do que na forma rápida.",
+                "The full form of measurements (13: a million rows); it takes minutes.",
+                "A forma completa das medições (13: um milhão de linhas); leva minutos.",
             ),
         ),
     ] = False,

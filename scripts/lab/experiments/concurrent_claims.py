@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import psycopg
 
-from lab.base.errors import CannotRunHere, LabError
+from lab.base.errors import LabError
 from lab.base.language import say
+from lab.measure.rounds import together
 from lab.scenario.library import find_scenario
 from lab.server import schema
 from lab.server.session import SessionPins
@@ -61,82 +60,41 @@ def race(
     Raises LabError if the queue cannot be built, CannotRunHere if so many connections cannot be had, psycopg.Error if a
     session fails.
     """
+    fill(conninfo, documents)
+    return empty(conninfo, sessions=sessions, claim=claim, work=work)
+
+
+def fill(conninfo: str, documents: int) -> None:
+    """Rebuild the queue with so many documents. Raises LabError if it cannot be built."""
     schema.build(conninfo, 4)
-    pins = SessionPins()
-    with pins.psycopg_connection(conninfo, "lab/race") as monitor:
-        monitor.execute("TRUNCATE fila_documentos RESTART IDENTITY")
-        monitor.execute(
+    with SessionPins().psycopg_connection(conninfo, "lab/race") as connection:
+        connection.execute("TRUNCATE fila_documentos RESTART IDENTITY")
+        connection.execute(
             "INSERT INTO fila_documentos (chave, nome_arquivo, conteudo_xml, criado_em)"
             " SELECT 'LOTE-' || n, 'lote.xml', '<nfe/>', timestamptz '2026-10-16 09:00-03' + n * interval '1 s'"
             " FROM generate_series(1, %s) AS n",
             [documents],
         )
-        monitor.execute("ANALYZE fila_documentos")
-        start = _Start(threading.Barrier(sessions + 1), threading.Event())
-        threads = [_Session(conninfo, pins, number, start, _claimer(claim, work)) for number in range(1, sessions + 1)]
-        try:
-            for thread in threads:
-                thread.start()
-            with suppress(threading.BrokenBarrierError):  # a session could not connect; its error is raised below
-                start.barrier.wait()
-            started = time.monotonic()
-            for thread in threads:
-                thread.join()
-            seconds = time.monotonic() - started
-        finally:
-            # After ^C no session goes on claiming, nor waits at the barrier for one that will not come.
-            start.over.set()
-            start.barrier.abort()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-        for thread in threads:
-            if isinstance(thread.error, psycopg.OperationalError) and (thread.error.sqlstate or "53").startswith("53"):
-                raise CannotRunHere(
-                    say(
-                        f"{sessions} connections at once could not be had: {thread.error}",
-                        f"Não deu para abrir {sessions} conexões ao mesmo tempo: {thread.error}",
-                    )
-                ) from thread.error
-            if thread.error is not None:
-                raise thread.error
-        row = monitor.execute("SELECT count(*) FROM fila_documentos WHERE status = 'pendente'").fetchone()
-        assert row
-    return Race(documents, tuple(tuple(thread.claimed) for thread in threads), row[0], seconds)
+        connection.execute("ANALYZE fila_documentos")
+
+
+def empty(conninfo: str, *, sessions: int, claim: Way, work: float = 0.0) -> Race:
+    """Let so many sessions claim from the queue as it is until they get none; parameters and errors are those of `race`."""
+    take_one = _claimer(claim, work)
+
+    def session(connection: psycopg.Connection, number: int) -> tuple[int, ...]:
+        return tuple(iter(lambda: take_one(connection), None))
+
+    by_session, seconds = together(conninfo, sessions, session)
+    with SessionPins().psycopg_connection(conninfo, "lab/race") as monitor:
+        row = monitor.execute(
+            "SELECT count(*), count(*) FILTER (WHERE status = 'pendente') FROM fila_documentos"
+        ).fetchone()
+    assert row
+    return Race(row[0], tuple(by_session), row[1], seconds)
 
 
 _TakeOne = Callable[[psycopg.Connection], int | None]
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What the sessions share: the barrier they are released at, and the sign that all is over."""
-
-    barrier: threading.Barrier
-    over: threading.Event
-
-
-class _Session(threading.Thread):
-    def __init__(self, conninfo: str, pins: SessionPins, number: int, start: _Start, take_one: _TakeOne) -> None:
-        super().__init__(name=f"lab/{number}", daemon=True)
-        self.conninfo = conninfo
-        self.pins = pins
-        self.begin = start
-        self.take_one = take_one
-        self.claimed: list[int] = []
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            with self.pins.psycopg_connection(self.conninfo, self.name) as connection:
-                self.begin.barrier.wait()
-                while not self.begin.over.is_set() and (document := self.take_one(connection)) is not None:
-                    self.claimed.append(document)
-        except threading.BrokenBarrierError:
-            pass
-        except Exception as error:
-            self.error = error
-            self.begin.barrier.abort()
 
 
 def _claimer(claim: Way, work: float) -> _TakeOne:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import platform
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -17,6 +15,7 @@ from lab.lessons import registry, report
 from lab.lessons.lesson import Lesson, LessonResult
 from lab.lessons.tour import Tour
 from lab.maintain import generate, observations
+from lab.measure.rounds import environment
 from lab.scenario import library
 from lab.scenario.stage import Stage
 from lab.server.target import Target
@@ -76,8 +75,10 @@ def show(changed: dict[Path, str], console: Console) -> None:
 
 def observe(target: Target, stage: Stage, results: Sequence[LessonResult], console: Console) -> None:
     """Write what a run observed on this server's version under data/observed, with its environment."""
-    environment = {"date": date.today().isoformat(), "source": target.source} | _environment(stage)
-    for path in observations.keep(results, target.version, environment):
+    with stage.connection() as connection:
+        about = environment(connection)
+    about = {"date": date.today().isoformat(), "source": target.source} | about
+    for path in observations.keep(results, target.version, about):
         console.print(f"{path.relative_to(paths.ROOT)} {say('written', 'gravado')}", highlight=False)
 
 
@@ -90,22 +91,3 @@ def tell_tour(target: Target, stage: Stage) -> None:
             console.print(target.headline(), highlight=False, markup=False)
             Tour(stage, console).tell()
         (paths.OBSERVED / f"tour_{language}.txt").write_text(told.getvalue(), encoding="utf-8")
-
-
-def _environment(stage: Stage) -> dict[str, object]:
-    """What a figure depends on: machine, system, Python, and the server's settings that are not its defaults."""
-    with stage.connection() as connection:
-        settings = connection.execute(
-            "SELECT name, setting FROM pg_settings WHERE source NOT IN ('default', 'override', 'client', 'session')"
-            " AND name !~ '(file|director|path|port|listen|socket|application_name|log_)' ORDER BY name"
-        ).fetchall()
-        row = connection.execute("SELECT version()").fetchone()
-    assert row
-    return {
-        "postgresql": row[0],
-        **{f"settings.{name}": setting for name, setting in settings},
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }

@@ -34,8 +34,9 @@ from lab.experiments.concurrent_claims import Race
 from lab.experiments.fencing_table import Guard
 from lab.lessons import registry
 from lab.lessons.lesson import Check, Observed
-from lab.notebook import claims_chart as bars
-from lab.notebook import copies
+from lab.measure.rounds import Spread
+from lab.notebook import claims_chart, copies, figures
+from lab.notebook.figures import Panel
 from lab.notebook.variants import own_sql, play_working, queue_of
 from lab.protocol import loader, source
 from lab.scenario import ownership as owners
@@ -52,6 +53,7 @@ from lab.server.target import Target, open_target
 __all__ = [
     "answer",
     "ask",
+    "bars",
     "begin",
     "claim",
     "compete",
@@ -62,6 +64,7 @@ __all__ = [
     "events",
     "facts",
     "interrupt",
+    "lines",
     "load",
     "observe",
     "outcomes",
@@ -541,7 +544,28 @@ def shares(races: Mapping[str, Race]) -> None:
         )
         for name, run in races.items()
     )
-    _picture(bars.shares(races), words)
+    _picture(claims_chart.shares(races), words)
+
+
+def bars(*panels: Panel, best: str = "") -> None:
+    """Show figures of several ways as bars, a panel each; see lab.notebook.figures.bars."""
+    words = "; ".join(
+        f"{panel.title}: " + ", ".join(f"{way} {value}" for way, value in panel.values.items()) + f" ({panel.unit})"
+        for panel in panels
+    )
+    _picture(figures.bars(panels, best), words)
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, Spread]]], x: str, y: str, marks: Mapping[str, float] | None = None
+) -> None:
+    """Show points as lines over what was done; see lab.notebook.figures.lines."""
+    to = say("to", "a")
+    words = "; ".join(
+        f"{name}: {min(each.smallest for _, each in points):g} {to} {max(each.largest for _, each in points):g}"
+        for name, points in series.items()
+    )
+    _picture(figures.lines(series, x, y, marks), f"{y}, {x}. {words}")
 
 
 def _picture(figure: Figure, words: str) -> None:

@@ -53,17 +53,25 @@ class ScenarioResult:
 class Stage:
     """What a claim has at hand: a database of the lab, and the player.
 
-    `conninfo` is the database, `load` whether more than the quick form of an experiment is wanted. When `recording`, what is
-    seen is not compared with what is kept. `seen` is what was seen of each kept file, by its path.
+    `conninfo` is the database, `load` whether more than the quick form of an experiment is wanted, `full` whether the form that
+    takes minutes and a large table. When `recording`, what is seen is not compared with what is kept. `seen` is what was seen of
+    each kept file, by its path.
     """
 
     def __init__(
-        self, conninfo: str, superuser: bool, embedded: bool = True, load: bool = False, recording: bool = False
+        self,
+        conninfo: str,
+        superuser: bool,
+        embedded: bool = True,
+        load: bool = False,
+        recording: bool = False,
+        full: bool = False,
     ) -> None:
         self.conninfo = conninfo
         self.superuser = superuser
         self.embedded = embedded
         self.load = load
+        self.full = full
         self.recording = recording
         self.played: list[ScenarioResult] = []
         self.seen: dict[Path, str] = {}

@@ -36,6 +36,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_permissions": "0700",
     "max_connections": "100",
+    "max_prepared_transactions": "10",  # 18 prepares one
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",

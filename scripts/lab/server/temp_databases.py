@@ -10,6 +10,7 @@ from itertools import count
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 # No client can be connected to this template, so a copy of it never has to wait or fail.
 PLAIN = "template0"
@@ -87,6 +88,12 @@ def set_password(connection: psycopg.Connection, user: str, password: str) -> No
 
 
 def _drop(connection: psycopg.Connection, name: str) -> None:
+    # FORCE ends sessions, but no prepared transaction, and only its own database can end that.
+    prepared = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", [name]).fetchall()
+    if prepared:
+        with psycopg.connect(make_conninfo(connection.info.dsn, dbname=name), autocommit=True) as inside:
+            for (gid,) in prepared:
+                inside.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
     statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
     connection.execute(statement.format(sql.Identifier(name)))
 

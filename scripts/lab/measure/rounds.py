@@ -1,0 +1,358 @@
+"""Measuring: ways of doing the same in interleaved rounds, and what the server counted meanwhile.
+
+Ways are compared with each other within one run, since bare times mean little on a shared machine. A run with a duplicate effect is
+void: it gives no figure at all. What is kept is tidy: one row a figure of a run, under the environment that it hangs on.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import statistics
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+
+from lab.base import paths, wait
+from lab.base.errors import CannotRunHere, LabError, ServerError
+from lab.base.language import say
+from lab.server.session import SessionPins
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("way", "round", "figure", "value", "unit")
+SAMPLE_SECONDS = 0.01  # between two looks at what the sessions wait for
+ENDED_SECONDS = 20.0  # for the sessions of a run to end: only then has the server counted all they did
+Seen = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Figures of the rounds: their median, smallest and largest."""
+
+    median: float
+    smallest: float
+    largest: float
+
+    def __str__(self) -> str:
+        to = say("to", "a")
+        return f"{self.median:.2f} ({self.smallest:.2f} {to} {self.largest:.2f})"
+
+
+def spread(figures: Sequence[float]) -> Spread:
+    """Median, smallest and largest of at least one figure."""
+    return Spread(statistics.median(figures), min(figures), max(figures))
+
+
+@dataclass(frozen=True)
+class Way:
+    """One of the ways that are compared.
+
+    `run` does the work that is measured and returns how much it was (documents, changes, claims); `prepare` comes before each
+    run, unmeasured; `duplicates` says after each run how many effects were made twice, `figures` what the way itself has
+    measured, by name with its unit.
+    """
+
+    name: str
+    run: Callable[[], int]
+    prepare: Callable[[], None] = lambda: None
+    duplicates: Callable[[], int] = lambda: 0
+    figures: Callable[[], Mapping[str, tuple[float, str]]] = dict
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of one run."""
+
+    way: str
+    round: int
+    figure: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a comparison gave: figures, and the environment that they hang on (server, settings, machine, commit, seed)."""
+
+    figures: tuple[Figure, ...]
+    environment: Mapping[str, object] = field(default_factory=dict)
+
+    def of(self, way: str, figure: str) -> Spread:
+        """A figure of a way over the rounds. Raises KeyError if there is none, as of what this server does not count."""
+        values = [each.value for each in self.figures if (each.way, each.figure) == (way, figure)]
+        if not values:
+            raise KeyError(f"{way}, {figure}")
+        return spread(values)
+
+    def frame(self) -> pd.DataFrame:
+        """The figures as a tidy table, its columns COLUMNS; it needs the parts for notebooks."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(each) for each in self.figures], columns=list(COLUMNS))
+
+    def write(self, path: Path) -> None:
+        """Write the figures as CSV; the environment stands above them, one line each, after a #. Raises OSError."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(f"# {name}: {value}\n" for name, value in self.environment.items())
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(vars(each) for each in self.figures)
+
+
+class Void(LabError):
+    """A run in which an effect was made twice: no figure of it counts. `duplicates` is how many."""
+
+    def __init__(self, way: str, duplicates: int) -> None:
+        self.duplicates = duplicates
+        super().__init__(
+            say(
+                f"The run is void, and no figure of it counts: {duplicates} effects were made twice ({way}).",
+                f"A execução é nula, e nenhum número dela vale: {duplicates} efeitos saíram em dobro ({way}).",
+            )
+        )
+
+
+def compare(
+    conninfo: str,
+    ways: Sequence[Way],
+    rounds: int,
+    *,
+    tables: Sequence[str] = (),
+    warm_up: int = 1,
+    seed: int = 0,
+    seen: Seen = lambda line: None,
+) -> Measured:
+    """Run each way in every round, in turns (A B A B …); the first `warm_up` rounds are not kept.
+
+    Parameters: tables, those whose updates, dead rows and size are counted; seed, what the ways draw by, for the record; seen is
+    told of each round. Figures are a unit of the work done, but for those of the whole run.
+    Raises Void if a way makes an effect twice, and what a way raises.
+    """
+    kept: list[Figure] = []
+    started = time.monotonic()
+    with SessionPins().psycopg_connection(conninfo, "lab/measure") as watch:
+        for turn in range(-warm_up, rounds):
+            for way in ways:
+                way.prepare()
+                _wait_for_the_end(watch)
+                before = counters(watch, tables)
+                with sampled(conninfo) as waits:
+                    begun = time.perf_counter()
+                    done = way.run()
+                    seconds = time.perf_counter() - begun
+                _wait_for_the_end(watch)
+                after = counters(watch, tables)
+                if duplicates := way.duplicates():
+                    raise Void(way.name, duplicates)
+                if turn >= 0:
+                    figures = _figures(done, seconds, before, after, waits)
+                    kept += [Figure(way.name, turn + 1, *each) for each in figures]
+                    kept += [Figure(way.name, turn + 1, name, *each) for name, each in way.figures().items()]
+            if turn >= 0:
+                lasted = time.monotonic() - started
+                seen(
+                    say(
+                        f"  round {turn + 1} of {rounds} done, {lasted:.0f} s",
+                        f"  rodada {turn + 1} de {rounds} pronta, {lasted:.0f} s",
+                    )
+                )
+        return Measured(tuple(kept), {**environment(watch), "commit": commit(), "seed": seed})
+
+
+def _figures(
+    done: int, seconds: float, before: Mapping[str, float], after: Mapping[str, float], waits: Waits
+) -> Iterator[tuple[str, float, str]]:
+    grew = {name: after[name] - before[name] for name in after if name in before}
+    yield "seconds", seconds, "s"
+    yield "done", done, ""
+    yield "rate", done / seconds, "1/s"
+    for name in ("wal_bytes", "wal_records", "wal_images", "statements", "statement_ms"):
+        if name in grew:
+            yield name, grew[name] / max(done, 1), {"wal_bytes": "B", "statement_ms": "ms"}.get(name, "")
+    if "updates" in grew:
+        yield "hot_share", grew["hot_updates"] / max(grew["updates"], 1), ""
+        yield "updates", grew["updates"] / max(done, 1), ""
+        yield "dead_rows", grew["dead_rows"], "rows"
+        yield "growth", grew["size"], "B"
+    yield "connections", waits.connections, ""
+    yield "lock_waits", sum(seen for event, seen in waits.events.items() if event.startswith("Lock")), "samples"
+    for event, seen in waits.events.items():
+        yield f"wait {event}", seen / max(waits.samples, 1), "sessions"
+
+
+# -- what the server counts
+
+
+def counters(connection: psycopg.Connection, tables: Sequence[str] = ()) -> dict[str, float]:
+    """What the server has counted so far, by name; what it does not count, or not for this user, is left out.
+
+    wal_bytes is the position of the whole server's WAL; updates, hot_updates, dead_rows and size (bytes, with indexes) are of the
+    tables; statements and statement_ms come from pg_stat_statements, where it is loaded.
+    """
+    queries = [
+        "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal_bytes",
+        "SELECT wal_records, wal_fpi AS wal_images FROM pg_stat_wal",
+        "SELECT sum(calls) AS statements, sum(total_exec_time) AS statement_ms FROM pg_stat_statements"
+        " WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    ]
+    if tables:
+        queries.append(
+            "SELECT sum(pg_stat_get_tuples_updated(oid)) AS updates, sum(pg_stat_get_tuples_hot_updated(oid)) AS hot_updates,"
+            " sum(pg_stat_get_dead_tuples(oid)) AS dead_rows, sum(pg_total_relation_size(oid)) AS size"
+            " FROM unnest(%s::regclass[]) AS oid"
+        )
+    counted: dict[str, float] = {}
+    for query in queries:
+        with suppress(
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.InsufficientPrivilege,
+            psycopg.errors.ObjectNotInPrerequisiteState,
+        ):
+            cursor = connection.execute(query.encode(), [list(tables)] if "%s" in query else None)
+            row = cursor.fetchone()
+            names = [column.name for column in cursor.description or ()]
+            counted |= {name: float(value) for name, value in zip(names, row or (), strict=True) if value is not None}
+    return counted
+
+
+@dataclass
+class Waits:
+    """What the other sessions of the database were seen waiting for: how many at each look, by event, and the most at once."""
+
+    samples: int = 0
+    connections: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def sampled(conninfo: str, every: float = SAMPLE_SECONDS) -> Iterator[Waits]:
+    """Look at pg_stat_activity every so many seconds, while the block runs."""
+    waits, over = Waits(), threading.Event()
+    query = (
+        "SELECT wait_event_type || ':' || wait_event FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_type = 'client backend' AND application_name NOT IN ('lab/measure', 'lab/sampler')"
+    )
+
+    def look(connection: psycopg.Connection) -> None:
+        while not over.wait(every):
+            seen = connection.execute(query.encode()).fetchall()
+            waits.samples += 1
+            waits.connections = max(waits.connections, len(seen))
+            waits.events.update(event for (event,) in seen if event and not event.startswith("Client:"))
+
+    with SessionPins().psycopg_connection(conninfo, "lab/sampler") as connection:
+        thread = threading.Thread(target=look, args=[connection], name="lab/sampler", daemon=True)
+        thread.start()
+        try:
+            yield waits
+        finally:
+            over.set()
+            thread.join()
+
+
+def environment(connection: psycopg.Connection) -> dict[str, object]:
+    """What a figure depends on: server, its settings that are not its defaults, machine, system, Python and commit."""
+    settings = connection.execute(
+        "SELECT name, setting FROM pg_settings WHERE source NOT IN ('default', 'override', 'client', 'session')"
+        " AND name !~ '(file|director|path|port|listen|socket|application_name|log_)' ORDER BY name"
+    ).fetchall()
+    row = connection.execute("SELECT version()").fetchone()
+    assert row
+    return {
+        "postgresql": row[0],
+        **{f"settings.{name}": setting for name, setting in settings},
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def commit() -> str:
+    """The commit that the lab stands at, with a + if files differ from it; empty where that cannot be told."""
+    with suppress(OSError, subprocess.CalledProcessError):
+        command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+        return subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return ""
+
+
+def _wait_for_the_end(watch: psycopg.Connection) -> None:
+    """Wait until the sessions of the run have ended: only then has the server counted all that they did."""
+    others = (
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+        " AND application_name = 'lab/run'"
+    )
+    if not wait.until(lambda: watch.execute(others.encode()).fetchone() is None, ENDED_SECONDS):
+        raise LabError(say("The sessions of a run did not end.", "As sessões de uma execução não terminaram."))
+
+
+# -- many at once
+
+
+def together(
+    conninfo: str, clients: int, work: Callable[[psycopg.Connection, int], T], name: str = "lab/run"
+) -> tuple[list[T], float]:
+    """Do the work on so many connections, each in a thread, released together once all are up.
+
+    work: is given a connection and the client's number, from 0. Returns what each came to, and the seconds from the release to the
+    last one's end. Afterwards, also after ^C, no connection is left.
+    Raises CannotRunHere if so many connections cannot be had, and what the first client to fail raised.
+    """
+    barrier = threading.Barrier(clients + 1)
+    came_to: dict[int, T] = {}
+    errors: list[Exception] = []
+    pids: list[int] = []
+
+    def client(number: int) -> None:
+        try:
+            with SessionPins().psycopg_connection(conninfo, name) as connection:
+                pids.append(connection.info.backend_pid)
+                barrier.wait()
+                came_to[number] = work(connection, number)
+        except threading.BrokenBarrierError:
+            pass
+        except Exception as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=client, args=[number], daemon=True) for number in range(clients)]
+    try:
+        for thread in threads:
+            thread.start()
+        with suppress(threading.BrokenBarrierError):  # a client could not connect; its error is raised below
+            barrier.wait()
+        started = time.monotonic()
+        for thread in threads:
+            thread.join()
+        seconds = time.monotonic() - started
+    except BaseException:
+        barrier.abort()
+        with SessionPins().psycopg_connection(conninfo, "lab/measure") as watch:
+            watch.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::INTEGER[]) AS pid", [pids])
+        raise
+    finally:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    for error in errors:
+        if isinstance(error, ServerError):
+            raise CannotRunHere(
+                say(
+                    f"{clients} connections at once could not be had: {error}",
+                    f"Não deu para abrir {clients} conexões ao mesmo tempo: {error}",
+                )
+            ) from error
+        raise error
+    return [came_to[number] for number in range(clients)], seconds
