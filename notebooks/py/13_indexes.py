@@ -74,7 +74,7 @@ nb.bars(
 less, smaller = reads["no index"] / reads["partial"], kept["full"] / kept["partial"]
 more = 100 * writes["partial"].median / writes["no index"].median - 100
 print(f"On this server the partial index reads {less:,.0f} times less than no index, is")
-print(f"{smaller:,.0f} times smaller than the full one, and costs {more:.0f} % more WAL a change.")
+print(f"{smaller:,.0f} times smaller than the full one, and costs {more:.0f} % more WAL.")
 
 # %% lang="pt"
 from lab.experiments import index_forms
@@ -102,7 +102,7 @@ nb.bars(
 less, smaller = reads["sem índice"] / reads["parcial"], kept["completo"] / kept["parcial"]
 more = 100 * writes["parcial"].median / writes["sem índice"].median - 100
 print(f"Neste servidor o índice parcial lê {less:.0f} vezes menos que nenhum índice, é")
-print(f"{smaller:.0f} vezes menor que o completo, e custa {more:.0f} % mais WAL por mudança.")
+print(f"{smaller:.0f} vezes menor que o completo, e custa {more:.0f} % mais WAL.")
 
 # %%
 nb.observe("13.due_query", "13.write_cost")

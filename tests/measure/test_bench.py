@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lab.base.errors import LabError
-from lab.measure import guarantee_cost, peers, worker_vs_pgbench
+from lab.measure import guarantee_cost, peers, rounds, worker_vs_pgbench
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, by_workers
 from lab.server.target import Target
 from tests.cli.test_command import lab
@@ -44,8 +44,8 @@ def test_the_quick_form_compares_workers_with_pgbench(field: Field) -> None:
 
 
 def test_the_rounds_end_in_time_on_a_busy_machine() -> None:
-    assert list(worker_vs_pgbench.turns(3, lambda line: None)) == [0, 1, 2]
-    assert list(worker_vs_pgbench.turns(3, lambda line: None, at_most=0)) == [0]
+    assert list(rounds.turns(3, lambda line: None)) == [0, 1, 2]
+    assert list(rounds.turns(3, lambda line: None, at_most=0)) == [0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from lab.base.errors import CannotRunHere
-from lab.measure import rounds
+from lab.measure import counters, rounds
 from lab.measure.rounds import Void, Way, compare, together
 from lab.server.session import SessionPins
 from tests.conftest import nothing_left
@@ -136,7 +136,7 @@ def test_after_an_interruption_nothing_is_left(table: str) -> None:
 
 def test_counters_leave_out_what_the_server_does_not_count(table: str) -> None:
     with SessionPins().psycopg_connection(table, "lab/test") as connection:
-        counted = rounds.counters(connection)
+        counted = counters.counters(connection)
     assert counted["wal_bytes"] > 0 and "updates" not in counted
     extension = fetch(table, "SELECT to_regclass('pg_stat_statements') IS NOT NULL")
     assert ("statements" in counted) == (extension == [(True,)])

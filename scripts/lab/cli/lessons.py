@@ -16,6 +16,7 @@ from rich.console import Console
 
 from lab.base import paths
 from lab.base.errors import LabError
+from lab.base.facts import decimal
 from lab.base.language import say
 from lab.cli.common import show_progress, use_server, use_stage
 
@@ -92,6 +93,8 @@ def run(
         )
     if json_file is not None and not to_screen:
         _write_json({}, json_file)  # where it cannot be written, better said now than after the run
+    if load and not quiet:
+        console.print(_full_form(), highlight=False)
     with use_server(console, quiet) as target, use_stage(target, load) as stage:
         stage.build(1)  # what keeps every lesson from running is said once, here
         for each in chosen:
@@ -196,6 +199,18 @@ def notebook(
     from lab.notebook import copies, jupyter
 
     jupyter.serve(copies.prepare(fresh), arguments or [])
+
+
+def _full_form() -> str:
+    """What the full form will take, said beforehand."""
+    from lab.experiments.index_forms import BYTES_A_ROW, FULL
+
+    millions, disk = FULL // 1_000_000, 2 * FULL * BYTES_A_ROW / 1e9
+    return say(
+        f"Full form: lesson 13 fills a table of {FULL:,} rows for each check: up to {disk:.1f} GB of disk, some three minutes in all.",
+        f"Forma completa: a lição 13 enche uma tabela de {millions} milhão de linhas para cada verificação: até"
+        f" {decimal(disk, 1)} GB de disco, uns três minutos ao todo.",
+    )
 
 
 def _write_json(run: dict[str, Any], file: Path | None) -> None:

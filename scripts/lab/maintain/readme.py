@@ -16,7 +16,7 @@ from lab.lessons import registry
 from lab.maintain import observations
 from lab.measure import bench
 from lab.measure.guarantee_cost import PENDING
-from lab.measure.worker_vs_pgbench import Spread
+from lab.measure.rounds import Spread
 from lab.scenario.transcript import condition
 
 PEERS_PT = {"bare": "sem garantias", "pgmq, pipelined": "pgmq, em pipeline"}

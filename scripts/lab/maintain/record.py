@@ -15,7 +15,7 @@ from lab.lessons import registry, report
 from lab.lessons.lesson import Lesson, LessonResult
 from lab.lessons.tour import Tour
 from lab.maintain import generate, observations
-from lab.measure.rounds import environment
+from lab.measure.counters import environment
 from lab.scenario import library
 from lab.scenario.stage import Stage
 from lab.server.target import Target

@@ -20,7 +20,8 @@ from lab.measure import peers as other_queues
 from lab.measure.drain import Field
 from lab.measure.guarantee_cost import Among, Price
 from lab.measure.peers import Figures
-from lab.measure.worker_vs_pgbench import Cell, Spread
+from lab.measure.rounds import Spread
+from lab.measure.worker_vs_pgbench import Cell
 from lab.server.target import Target
 
 PARTS = ("workers", "peers", "guarantees", "pending")

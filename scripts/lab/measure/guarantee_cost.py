@@ -18,7 +18,8 @@ from lab.base.errors import LabError
 from lab.base.language import say
 from lab.base.sql_text import statements
 from lab.measure.drain import CLAIM, FINISH, Field, Load, by_pgbench, to_disk
-from lab.measure.worker_vs_pgbench import STATE, Seen, Spread, spread, turns
+from lab.measure.rounds import Seen, Spread, spread, turns
+from lab.measure.worker_vs_pgbench import STATE
 from lab.server.target import Target
 
 PRICED = 500  # documents in a run that prices the guarantees

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lab.base.language import say
 from lab.measure.drain import CLAIM, FINISH, PAYLOAD, Field, Load, by_pgbench, by_workers, to_disk
-from lab.measure.worker_vs_pgbench import BATCHES, STATE, Seen, Spread, spread, turns
+from lab.measure.rounds import Seen, Spread, spread, turns
+from lab.measure.worker_vs_pgbench import BATCHES, STATE
 from lab.server.target import Target
 
 CLIENTS = 2

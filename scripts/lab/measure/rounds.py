@@ -7,31 +7,28 @@ void: it gives no figure at all. What is kept is tidy: one row a figure of a run
 from __future__ import annotations
 
 import csv
-import os
-import platform
 import statistics
-import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
-from lab.base import paths, wait
+from lab.base import wait
 from lab.base.errors import CannotRunHere, LabError, ServerError
 from lab.base.language import say
+from lab.measure.counters import Waits, commit, counters, environment, sampled
 from lab.server.session import SessionPins
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("way", "round", "figure", "value", "unit")
-SAMPLE_SECONDS = 0.01  # between two looks at what the sessions wait for
+AT_MOST = 180.0  # seconds for all rounds of a comparison: on a busy machine there are fewer
 ENDED_SECONDS = 20.0  # for the sessions of a run to end: only then has the server counted all they did
 Seen = Callable[[str], None]
 T = TypeVar("T")
@@ -53,6 +50,22 @@ class Spread:
 def spread(figures: Sequence[float]) -> Spread:
     """Median, smallest and largest of at least one figure."""
     return Spread(statistics.median(figures), min(figures), max(figures))
+
+
+def turns(rounds: int, seen: Seen, at_most: float = AT_MOST) -> Iterator[int]:
+    """The numbers of the rounds, at most `rounds` of them: none is begun that would not end within `at_most` seconds, but the first."""
+    started = time.monotonic()
+    for turn in range(rounds):
+        yield turn
+        lasted = time.monotonic() - started
+        seen(
+            say(
+                f"  round {turn + 1} of {rounds} done, {lasted:.0f} s",
+                f"  rodada {turn + 1} de {rounds} pronta, {lasted:.0f} s",
+            )
+        )
+        if lasted / (turn + 1) * (turn + 2) > at_most:
+            break
 
 
 @dataclass(frozen=True)
@@ -141,34 +154,31 @@ def compare(
     Raises Void if a way makes an effect twice, and what a way raises.
     """
     kept: list[Figure] = []
-    started = time.monotonic()
     with SessionPins().psycopg_connection(conninfo, "lab/measure") as watch:
-        for turn in range(-warm_up, rounds):
+        for _ in range(warm_up):
             for way in ways:
-                way.prepare()
-                _wait_for_the_end(watch)
-                before = counters(watch, tables)
-                with sampled(conninfo) as waits:
-                    begun = time.perf_counter()
-                    done = way.run()
-                    seconds = time.perf_counter() - begun
-                _wait_for_the_end(watch)
-                after = counters(watch, tables)
-                if duplicates := way.duplicates():
-                    raise Void(way.name, duplicates)
-                if turn >= 0:
-                    figures = _figures(done, seconds, before, after, waits)
-                    kept += [Figure(way.name, turn + 1, *each) for each in figures]
-                    kept += [Figure(way.name, turn + 1, name, *each) for name, each in way.figures().items()]
-            if turn >= 0:
-                lasted = time.monotonic() - started
-                seen(
-                    say(
-                        f"  round {turn + 1} of {rounds} done, {lasted:.0f} s",
-                        f"  rodada {turn + 1} de {rounds} pronta, {lasted:.0f} s",
-                    )
-                )
+                _measure(way, conninfo, watch, tables)
+        for turn in turns(rounds, seen):
+            for way in ways:
+                kept += [Figure(way.name, turn + 1, *each) for each in _measure(way, conninfo, watch, tables)]
         return Measured(tuple(kept), {**environment(watch), "commit": commit(), "seed": seed})
+
+
+def _measure(way: Way, conninfo: str, watch: psycopg.Connection, tables: Sequence[str]) -> list[tuple[str, float, str]]:
+    """The figures of one run: name, value, unit. Raises Void."""
+    way.prepare()
+    _wait_for_the_end(watch)
+    before = counters(watch, tables)
+    with sampled(conninfo) as waits:
+        begun = time.perf_counter()
+        done = way.run()
+        seconds = time.perf_counter() - begun
+    _wait_for_the_end(watch)
+    after = counters(watch, tables)
+    if duplicates := way.duplicates():
+        raise Void(way.name, duplicates)
+    own = [(name, *each) for name, each in way.figures().items()]
+    return [*_figures(done, seconds, before, after, waits), *own]
 
 
 def _figures(
@@ -190,102 +200,6 @@ def _figures(
     yield "lock_waits", sum(seen for event, seen in waits.events.items() if event.startswith("Lock")), "samples"
     for event, seen in waits.events.items():
         yield f"wait {event}", seen / max(waits.samples, 1), "sessions"
-
-
-# -- what the server counts
-
-
-def counters(connection: psycopg.Connection, tables: Sequence[str] = ()) -> dict[str, float]:
-    """What the server has counted so far, by name; what it does not count, or not for this user, is left out.
-
-    wal_bytes is the position of the whole server's WAL; updates, hot_updates, dead_rows and size (bytes, with indexes) are of the
-    tables; statements and statement_ms come from pg_stat_statements, where it is loaded.
-    """
-    queries = [
-        "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal_bytes",
-        "SELECT wal_records, wal_fpi AS wal_images FROM pg_stat_wal",
-        "SELECT sum(calls) AS statements, sum(total_exec_time) AS statement_ms FROM pg_stat_statements"
-        " WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
-    ]
-    if tables:
-        queries.append(
-            "SELECT sum(pg_stat_get_tuples_updated(oid)) AS updates, sum(pg_stat_get_tuples_hot_updated(oid)) AS hot_updates,"
-            " sum(pg_stat_get_dead_tuples(oid)) AS dead_rows, sum(pg_total_relation_size(oid)) AS size"
-            " FROM unnest(%s::regclass[]) AS oid"
-        )
-    counted: dict[str, float] = {}
-    for query in queries:
-        with suppress(
-            psycopg.errors.UndefinedTable,
-            psycopg.errors.InsufficientPrivilege,
-            psycopg.errors.ObjectNotInPrerequisiteState,
-        ):
-            cursor = connection.execute(query.encode(), [list(tables)] if "%s" in query else None)
-            row = cursor.fetchone()
-            names = [column.name for column in cursor.description or ()]
-            counted |= {name: float(value) for name, value in zip(names, row or (), strict=True) if value is not None}
-    return counted
-
-
-@dataclass
-class Waits:
-    """What the other sessions of the database were seen waiting for: how many at each look, by event, and the most at once."""
-
-    samples: int = 0
-    connections: int = 0
-    events: Counter[str] = field(default_factory=Counter)
-
-
-@contextmanager
-def sampled(conninfo: str, every: float = SAMPLE_SECONDS) -> Iterator[Waits]:
-    """Look at pg_stat_activity every so many seconds, while the block runs."""
-    waits, over = Waits(), threading.Event()
-    query = (
-        "SELECT wait_event_type || ':' || wait_event FROM pg_stat_activity WHERE datname = current_database()"
-        " AND backend_type = 'client backend' AND application_name NOT IN ('lab/measure', 'lab/sampler')"
-    )
-
-    def look(connection: psycopg.Connection) -> None:
-        while not over.wait(every):
-            seen = connection.execute(query.encode()).fetchall()
-            waits.samples += 1
-            waits.connections = max(waits.connections, len(seen))
-            waits.events.update(event for (event,) in seen if event and not event.startswith("Client:"))
-
-    with SessionPins().psycopg_connection(conninfo, "lab/sampler") as connection:
-        thread = threading.Thread(target=look, args=[connection], name="lab/sampler", daemon=True)
-        thread.start()
-        try:
-            yield waits
-        finally:
-            over.set()
-            thread.join()
-
-
-def environment(connection: psycopg.Connection) -> dict[str, object]:
-    """What a figure depends on: server, its settings that are not its defaults, machine, system, Python and commit."""
-    settings = connection.execute(
-        "SELECT name, setting FROM pg_settings WHERE source NOT IN ('default', 'override', 'client', 'session')"
-        " AND name !~ '(file|director|path|port|listen|socket|application_name|log_)' ORDER BY name"
-    ).fetchall()
-    row = connection.execute("SELECT version()").fetchone()
-    assert row
-    return {
-        "postgresql": row[0],
-        **{f"settings.{name}": setting for name, setting in settings},
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
-def commit() -> str:
-    """The commit that the lab stands at, with a + if files differ from it; empty where that cannot be told."""
-    with suppress(OSError, subprocess.CalledProcessError):
-        command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-        return subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    return ""
 
 
 def _wait_for_the_end(watch: psycopg.Connection) -> None:

@@ -11,7 +11,6 @@ import pstats
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ import psycopg
 from lab.base.errors import LabError
 from lab.base.language import say
 from lab.measure.drain import CLAIM, FINISH, Field, Load, Nothing, by_pgbench, by_workers
+from lab.measure.rounds import Seen, Spread, spread, turns
 from lab.server import schema
 from lab.server.target import Target
 from lab.worker import worker
@@ -29,21 +29,6 @@ STATE = schema.latest()
 BATCHES = {1: 400, 10: 200, 100: 80}  # claims of one worker: about half a second's work, and more
 CLIENTS = (1, 2, 4)
 AIM = 0.85
-AT_MOST = 180.0  # seconds for all rounds of a part: on a busy machine there are fewer
-Seen = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Ratios of the rounds: their median, smallest and largest."""
-
-    median: float
-    smallest: float
-    largest: float
-
-    def __str__(self) -> str:
-        to = say("to", "a")
-        return f"{self.median:.2f} ({self.smallest:.2f} {to} {self.largest:.2f})"
 
 
 @dataclass(frozen=True)
@@ -144,24 +129,3 @@ def why(field: Field, seen: Seen, batch: int = 100, claims: int = 50) -> dict[st
 
 def _missed(seen: float, aim: float) -> str:
     return "" if seen >= aim else say(f"   (the aim is {aim:.2f})", f"   (a meta é {aim:.2f})")
-
-
-def turns(rounds: int, seen: Seen, at_most: float = AT_MOST) -> Iterator[int]:
-    """The numbers of the rounds, at most `rounds` of them: none is begun that would not end within `at_most` seconds, but the first."""
-    started = time.monotonic()
-    for turn in range(rounds):
-        yield turn
-        lasted = time.monotonic() - started
-        seen(
-            say(
-                f"  round {turn + 1} of {rounds} done, {lasted:.0f} s",
-                f"  rodada {turn + 1} de {rounds} pronta, {lasted:.0f} s",
-            )
-        )
-        if lasted / (turn + 1) * (turn + 2) > at_most:
-            break
-
-
-def spread(ratios: list[float]) -> Spread:
-    """Median, smallest and largest."""
-    return Spread(statistics.median(ratios), min(ratios), max(ratios))
