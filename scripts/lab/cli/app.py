@@ -24,7 +24,7 @@ INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns
 MAINTAINERS = Text("Maintainers", "Manutenção")
 # The commands as --help lists them, under their headings.
 COMMANDS: dict[Text, tuple[Callable[..., None], ...]] = {
-    Text("Lessons", "Lições"): (lessons.run, lessons.step, lessons.walk, lessons.notebook),
+    Text("Lessons", "Lições"): (lessons.run, lessons.step, lessons.walk, lessons.explore, lessons.notebook),
     Text("A queue at work", "Uma fila em funcionamento"): (
         queue.load,
         queue.worker,
