@@ -22,6 +22,7 @@ ROOMS = (
     "drills",
     "experiments",
     "measure",
+    "examine",
     "lessons",
     "notebook",
     "maintain",

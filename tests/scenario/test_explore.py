@@ -15,6 +15,7 @@ from lab.scenario.explore import Explored, explore
 from lab.scenario.grammar import Scenario
 from lab.scenario.player import play
 from lab.server import schema
+from lab.server.session import SessionPins
 from lab.server.target import Target
 from tests.helpers import fetch, mutated, parsed
 from tests.scenario.test_isolationtester import isolationtester  # noqa: F401
@@ -192,7 +193,7 @@ def test_isolationtester_plays_the_possible_orders_with_the_same_outcomes(
 ) -> None:
     if not server.superuser:
         pytest.skip("only a superuser may ask for the server's messages in English")
-    explored = explore(library.find_scenario(name), database, most=most, english=True)
+    explored = explore(library.find_scenario(name), database, most=most, pins=SessionPins(english=True))
     assert explored.possible
     for order in explored.possible:
         told = explorer.as_seen(order)

@@ -17,7 +17,7 @@ from typer._click.exceptions import UsageError
 
 from lab.base.errors import LabError
 from lab.base.language import Text, say
-from lab.cli import lessons, maintain, protocol, queue, server, usage
+from lab.cli import examine, lessons, maintain, protocol, queue, server, usage
 from lab.cli.common import was_interrupted
 
 INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
@@ -31,6 +31,7 @@ COMMANDS: dict[Text, tuple[Callable[..., None], ...]] = {
         queue.receiver,
         queue.drill,
         queue.top,
+        examine.examine,
         protocol.diff,
         protocol.protocol,
         protocol.check_permissions,

@@ -83,16 +83,19 @@ def explore(
     *,
     most: int = MOST,
     seed: int = 1,
-    english: bool = False,
+    pins: SessionPins | None = None,
+    bind: Callable[[Play, Step], Step] | None = None,
     build: Callable[[str, int], None] = schema.build,
     seen: Callable[[Explored], None] | None = None,
 ) -> Explored:
     """Play the orders of a scenario in the database `conninfo`, whose contents are lost.
 
-    `most` is how many orders to try at most: of more, a random sample of so many, drawn with `seed`. `english` asks for the
-    server's own English messages. `build` makes the state the scenario starts from; `seen` is called after each order. Needs a
-    superuser, as on the lab's own server. A statement runs as it is written in every order: an id in it that was read off one
-    order is not read anew in another, so let a later step ask for what an earlier one chose.
+    `most` is how many orders to try at most: of more, a random sample of so many, drawn with `seed`. `pins` are the settings
+    every session starts with; `bind` gives a step as it is sent, by what the order has shown so far; `build` makes the state the
+    scenario starts from; `seen` is called after each order. Needs a user that may set session_replication_role.
+
+    A statement runs as it is written in every order: an id in it that was read off one order is not read anew in another, so let
+    a later step ask for what an earlier one chose.
 
     Returns what was seen. Raises ScenarioError if an invariant cannot be asked, PlayError if a step neither ends nor waits,
     LabError if the state cannot be built.
@@ -101,13 +104,13 @@ def explore(
     counts = [len(each) for each in steps]
     total = orders.number(counts)
     explored = Explored(scenario, total, total > most, seed)
-    pins = SessionPins(statement_timeout=STATEMENT_TIMEOUT, english=english)
+    pins = pins or SessionPins(statement_timeout=STATEMENT_TIMEOUT)
     build(conninfo, scenario.state)
     with (
         closing(pins.psycopg_connection(conninfo, "lab/monitor")) as monitor,
         closing(pins.psycopg_connection(conninfo, "lab/explore")) as keeper,
     ):
-        player = OrderPlayer(scenario, conninfo, pins, monitor, LIMIT_SECONDS)
+        player = OrderPlayer(scenario, conninfo, pins, monitor, LIMIT_SECONDS, bind)
         try:
             player.open()
             snapshot = Snapshot(keeper)

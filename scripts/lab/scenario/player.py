@@ -216,6 +216,7 @@ class _Player:
 
     def launch(self, step: Step) -> None:
         session = self.sessions[step.session]
+        step = self.bound(step)
         run = StepRun(step, time.monotonic() - self.started)
         self.play.runs[step.name] = session.run = run
         session.results.clear()
@@ -254,6 +255,10 @@ class _Player:
             )
         self.check_error(run, step.errors)
         self.report(Event("done", run))
+
+    def bound(self, step: Step) -> Step:
+        """The step as it is sent."""
+        return step
 
     def began_to_wait(self, run: StepRun, blockers: tuple[str, ...]) -> None:
         run.waited_for = blockers
@@ -491,13 +496,24 @@ class _FreePlayer(_Player):
 class OrderPlayer(_FreePlayer):
     """Plays one scenario's steps in many orders, over the same sessions; nothing is announced.
 
-    `open` it once; `play_order` as often as wanted, with `reset` between; `close` it.
+    `open` it once; `play_order` as often as wanted, with `reset` between; `close` it. `bind` gives a step as it is sent, by
+    what was seen so far.
     """
 
     def __init__(
-        self, scenario: Scenario, conninfo: str, pins: SessionPins, monitor: psycopg.Connection, limit: float
+        self,
+        scenario: Scenario,
+        conninfo: str,
+        pins: SessionPins,
+        monitor: psycopg.Connection,
+        limit: float,
+        bind: Callable[[Play, Step], Step] | None = None,
     ) -> None:
         super().__init__(Play(scenario), conninfo, pins, monitor, limit, None, None)
+        self.bind = bind
+
+    def bound(self, step: Step) -> Step:
+        return self.bind(self.play, step) if self.bind else step
 
     def play_order(self, scenario: Scenario) -> tuple[Play, int]:
         """Play the steps of a scenario strictly in its order.

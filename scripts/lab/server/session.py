@@ -22,17 +22,18 @@ class SessionPins:
     """The settings every session starts with.
 
     `statement_timeout` and `lock_timeout` are in PostgreSQL's notation ("60s", "0" for none); `english` asks for the server's
-    own English messages, which only a superuser may.
+    own English messages, which only a superuser may; `search_path` is the lab's schema unless another queue is looked at.
     """
 
     statement_timeout: str = "60s"
     lock_timeout: str = "0"
     english: bool = False
+    search_path: str = SCHEMA
 
     def settings(self) -> dict[str, str]:
         """The settings by name, in the order in which they are given."""
         settings = {
-            "search_path": SCHEMA,
+            "search_path": self.search_path,
             "TimeZone": "UTC",
             "DateStyle": "ISO,YMD",
             "IntervalStyle": "postgres",
