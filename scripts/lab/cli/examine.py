@@ -31,15 +31,16 @@ def examine(
         bool, typer.Option("--json", help=say("The verdicts as JSON.", "Os veredictos em JSON."))
     ] = False,
 ) -> None:
-    """Try your own queue: its claim in a race, with a verdict; status 1 if it breaks, 2 if that cannot be told.
+    """Try your own queue in races, each with a verdict; status 1 if one breaks it, 2 if that cannot be told.
 
     Only on a scratch database of the lab's own server, as an ordinary role.
 
-    @pt Testa a sua própria fila: a reserva numa disputa, com veredicto; status 1 se falhar, 2 se não der para saber.
+    @pt Testa a sua própria fila em disputas, cada uma com veredicto; status 1 se falhar em uma, 2 se não der para saber.
 
     Só num banco descartável do servidor do laboratório, com um papel comum.
     """
     from lab.examine import queue_file, report, scratch, trials
+    from lab.examine.catalogue import TRIALS
 
     if template:
         sys.stdout.write(queue_file.template())
@@ -49,9 +50,12 @@ def examine(
     errors = Console(stderr=True)
     try:
         queue = queue_file.read(file)
-        with use_server(errors, as_json) as target, scratch.scratch(target) as conninfo:
-            trials.build(queue, conninfo)
-            verdicts = [trials.two_claims(queue, conninfo)[0]]
+        with use_server(errors, as_json) as target:
+            verdicts = []
+            for trial in TRIALS:  # each in a database of its own
+                with scratch.scratch(target) as conninfo:
+                    trials.build(queue, conninfo)
+                    verdicts.append(trial(queue, conninfo))
     except (QueueError, PlayError, CannotRunHere) as error:
         errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(CANNOT_TELL) from error

@@ -141,7 +141,7 @@ def _block(queue: QueueFile, lines: list[str], mark: int, end: int) -> Block:
     )
     if not statements:
         raise queue.error(mark, say(f"no statement stands under `@{name}`", f"não há comando embaixo de `@{name}`"))
-    for statement in statements:
+    for statement in statements if name != "schema" else ():  # a file of DDL may bring its own
         word = next((word for word in CONTROL if _begins(statement.sql, word)), None)
         if word:
             raise queue.error(

@@ -16,7 +16,7 @@ def text(queue: QueueFile, verdicts: Sequence[Verdict]) -> str:
     lines = [str(queue.path)]
     for each in verdicts:
         word = IN_PORTUGUESE[each.word] if portuguese() else each.word
-        count = say(f"{each.seen} of {each.of} orders", f"{each.seen} de {each.of} ordens")
+        count = say(f"{each.seen} of {each.of}", f"{each.seen} de {each.of}")
         lesson = "" if each.word == "HOLDS" else say(f" (lesson {each.lesson})", f" (lição {each.lesson})")
         lines.append(f"  {word:<11}  {each.title}: {count}; {each.why}{lesson}")
     lines.append(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import psycopg
 
 from lab.base import sql_text
+from lab.base.errors import QueueError
 from lab.base.language import Text, say
 from lab.examine.queue_file import Block, QueueFile, Statement
 from lab.examine.verdict import Verdict
@@ -34,7 +35,7 @@ def build(queue: QueueFile, conninfo: str) -> None:
             try:
                 connection.execute(statement.sql.encode())
             except psycopg.Error as error:
-                raise _failed(queue, statement, error.sqlstate, error.diag.message_primary) from error
+                raise failed(queue, statement, error.sqlstate, error.diag.message_primary) from error
 
 
 def two_claims(queue: QueueFile, conninfo: str) -> tuple[Verdict, Explored]:
@@ -147,7 +148,6 @@ def _runs(played: Play, block: Block, session: str) -> list[StepRun]:
 
 def _bound(queue: QueueFile, block: Block, played: Play, step: Step) -> Step:
     """The step with the values of its parameters; nothing is sent in its place once the claim has found no row."""
-    found = sql_text.parameters(step.sql)
     before = _runs(played, block, step.session)
     values: Values = {**GIVEN, "worker": f"worker-{step.session.lower()}"}
     empty = False
@@ -155,19 +155,24 @@ def _bound(queue: QueueFile, block: Block, played: Play, step: Step) -> Step:
         empty = empty or (run.columns is not None and not run.rows)
         if run.columns and run.rows:
             values |= dict(zip(run.columns, run.rows[0], strict=True))
-    text = step.sql
-    for token in reversed(found):
+    if empty and any(token.text[1:] not in values for token in sql_text.parameters(step.sql)):
+        return replace(step, sql=NOTHING)
+    return replace(step, sql=bound(queue, Statement(step.sql, step.line), values))
+
+
+def bound(queue: QueueFile, statement: Statement, values: Values) -> str:
+    """The statement with the values of its parameters. Raises QueueError, naming file and line, for one without a value."""
+    text = statement.sql
+    for token in reversed(sql_text.parameters(text)):
         name = token.text[1:]
         if name not in values:
-            if empty:
-                return replace(step, sql=NOTHING)
             there = ", ".join(f":{known}" for known in values)
-            line = step.line + step.sql.count("\n", 0, token.start)
+            line = statement.line + statement.sql.count("\n", 0, token.start)
             raise queue.error(
                 line, say(f"no value for :{name}; there are {there}", f"sem valor para :{name}; os que há: {there}")
             )
         text = text[: token.start] + _literal(values[name]) + text[token.end :]
-    return replace(step, sql=text)
+    return text
 
 
 def _literal(value: str | None) -> str:
@@ -195,7 +200,7 @@ def _insist_on_a_claim(queue: QueueFile, claim: Block, alone: Order) -> None:
     for run in alone.play.runs.values():
         if run.outcome == "error":
             statement = next((each for each in claim.statements if each.line == run.step.line), claim.statements[0])
-            raise _failed(queue, statement, run.sqlstate, run.message)
+            raise failed(queue, statement, run.sqlstate, run.message)
     first = alone.play.scenario.steps[0].session
     if _claimed(alone.play, claim, first) is None:
         raise queue.error(
@@ -207,7 +212,8 @@ def _insist_on_a_claim(queue: QueueFile, claim: Block, alone: Order) -> None:
         )
 
 
-def _failed(queue: QueueFile, statement: Statement, sqlstate: str | None, message: str | None) -> Exception:
+def failed(queue: QueueFile, statement: Statement, sqlstate: str | None, message: str | None) -> QueueError:
+    """The error for a statement of the reader's that failed when nothing else ran."""
     if sqlstate == "57014":
         return queue.error(statement.line, say(f"did not end within {LIMIT}", f"não terminou em {LIMIT}"))
     return queue.error(statement.line, say(f"failed with {sqlstate} ({message})", f"falhou com {sqlstate} ({message})"))
