@@ -23,8 +23,9 @@ class SessionPins:
     """The settings every session starts with.
 
     `statement_timeout`, `lock_timeout` and `transaction_timeout` are in PostgreSQL's notation ("60s", "0" for none); `english` asks
-    for the server's own English messages, which only a superuser may. `of_a_worker` leaves to the administrator what a lesson pins:
-    whether the session may write, and how long it may be idle.
+    for the server's own English messages, which only a superuser may; `search_path` is the lab's schema unless another queue is
+    looked at. `of_a_worker` leaves to the administrator what a lesson pins: whether the session may write, and how long it may be
+    idle.
     """
 
     statement_timeout: str = "60s"
@@ -32,11 +33,12 @@ class SessionPins:
     english: bool = False
     transaction_timeout: str = "0"
     of_a_worker: bool = False
+    search_path: str = SCHEMA
 
     def settings(self) -> dict[str, str]:
         """The settings by name, in the order in which they are given."""
         settings = {
-            "search_path": SCHEMA,
+            "search_path": self.search_path,
             "TimeZone": "UTC",
             "DateStyle": "ISO,YMD",
             "IntervalStyle": "postgres",
