@@ -10,7 +10,6 @@ from lab.base.language import portuguese, say
 from lab.examine.queue_file import QueueFile
 from lab.examine.verdict import IN_PORTUGUESE, Verdict
 
-
 USED = ("schema", "claim", "finish", "recover", "expire")  # the blocks that a race sends
 
 
