@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 COLUMNS = ("way", "round", "figure", "value", "unit")
 AT_MOST = 180.0  # seconds for all rounds of a comparison: on a busy machine there are fewer
 ENDED_SECONDS = 20.0  # for the sessions of a run to end: only then has the server counted all they did
+STATISTICS_AT_ONCE = (
+    150000  # before it a process of its own collects what sessions counted, and writes it a moment later
+)
 Seen = Callable[[str], None]
 T = TypeVar("T")
 
@@ -210,6 +213,10 @@ def _wait_for_the_end(watch: psycopg.Connection) -> None:
     )
     if not wait.until(lambda: watch.execute(others.encode()).fetchone() is None, ENDED_SECONDS):
         raise LabError(say("The sessions of a run did not end.", "As sessões de uma execução não terminaram."))
+    if watch.info.server_version < STATISTICS_AT_ONCE:
+        now = watch.execute("SELECT clock_timestamp()").fetchone()
+        written = "SELECT pg_stat_get_snapshot_timestamp() > %s"
+        wait.until(lambda: watch.execute(written, now).fetchone() == (True,), ENDED_SECONDS)
 
 
 # -- many at once
