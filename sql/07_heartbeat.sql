@@ -65,7 +65,7 @@ BEGIN
 END
 $$;
 
--- reservado_ate is in no index, so a renewal stays on its page and touches no index (a heap-only update).
+-- reservado_ate is in no index, so where its page has room a renewal stays there and touches no index (a heap-only update).
 CREATE OR REPLACE FUNCTION sql_semana_12.renovar(
     p_documento BIGINT, p_token BIGINT, p_prazo INTERVAL DEFAULT '30 seconds', p_inquilino TEXT DEFAULT NULL
 )

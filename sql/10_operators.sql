@@ -36,7 +36,7 @@ CREATE INDEX IF NOT EXISTS fila_documentos_para_pessoas_idx
 ON sql_semana_12.fila_documentos (inquilino, documento_id)
 WHERE status IN ('conciliacao', 'falhou', 'pausado');
 
--- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact, for four bytes a
+-- For monitoring. A renewal writes a new version of the row anyway: counted there it can stay heap-only, and is exact, for four bytes a
 -- row and a third more WAL a renewal (seen: 181 bytes, then 245).
 ALTER TABLE sql_semana_12.fila_documentos
 ADD COLUMN IF NOT EXISTS renovacoes INTEGER NOT NULL DEFAULT 0;

@@ -22,6 +22,7 @@ ROOMS = (
     "drills",
     "measure",
     "experiments",
+    "examine",
     "lessons",
     "notebook",
     "maintain",

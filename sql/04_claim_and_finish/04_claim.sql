@@ -56,3 +56,9 @@ COMMIT;
 SELECT documento_id, chave, status, worker_id, tentativas
 FROM sql_semana_12.fila_documentos
 ORDER BY documento_id;
+-- @invariant um_worker_por_documento
+-- No document is claimed twice: each claim counts one attempt.
+-- @pt Nenhum documento é reservado duas vezes: cada reserva conta uma tentativa.
+SELECT documento_id, tentativas
+FROM sql_semana_12.fila_documentos
+WHERE tentativas > 1;

@@ -33,3 +33,9 @@ COMMIT;
 -- @ends b_claims
 -- The very same: the re-check asks only whether the row still has that id.
 -- @pt O mesmo: a reavaliação só pergunta se a linha ainda tem aquele id.
+-- @invariant um_worker_por_documento
+-- No document is claimed twice: each claim counts one attempt.
+-- @pt Nenhum documento é reservado duas vezes: cada reserva conta uma tentativa.
+SELECT documento_id, tentativas
+FROM fila_documentos
+WHERE tentativas > 1;

@@ -44,3 +44,11 @@ SELECT de, para, token_reserva, quem
 FROM auditoria
 WHERE documento_id = 1
 ORDER BY versao;
+-- @invariant concluido_fica_concluido
+-- A document that was finished once stays finished.
+-- @pt Um documento concluído uma vez continua concluído.
+SELECT documento_id, status
+FROM fila_documentos
+WHERE
+    status <> 'concluido'
+    AND documento_id IN (SELECT auditoria.documento_id FROM auditoria WHERE auditoria.para = 'concluido');

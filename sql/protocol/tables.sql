@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS sql_semana_12.fila_documentos (
     referencia_externa TEXT,
     -- Whether the call is all that is to be done; else there is work inside the database, too, and a call's result is not its end.
     chamada_basta BOOLEAN NOT NULL DEFAULT FALSE,
-    -- For monitoring. A renewal writes a new version of the row anyway: counted there it stays heap-only and is exact.
+    -- For monitoring. A renewal writes a new version of the row anyway: counted there it can stay heap-only, and is exact.
     renovacoes INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (inquilino, documento_id),
     -- What a tenant calls a document is its own affair. chave_operacao holds both, so that it needs no key.

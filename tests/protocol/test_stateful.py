@@ -528,7 +528,7 @@ def test_random_work_agrees_with_the_model_and_with_the_audit(connections: Conne
             "(p_documentos, p_tokens, NULL, p_inquilino)",
         ),
         ("concluir_e_reservar", "(p_worker, p_lote, p_prazo, p_inquilino)", "(p_worker, p_lote, p_prazo, NULL)"),
-        ("mudar", "versao = p_posse.versao + 1", "versao = p_posse.versao"),
+        ("mudar", "versao = v_versao", "versao = p_posse.versao"),
         ("mudar", "token_reserva = NULL", "token_reserva = token_reserva"),
         (
             "mudar",

@@ -279,3 +279,44 @@ def test_an_option_decides_whether_there_is_a_pooler(queue_09: str, pooled: bool
     count = queue._connected().execute("SELECT count(*) > 0 FROM pg_prepared_statements").fetchone()
     assert count == (named,)
     queue.close()
+
+
+# What is the administrator's
+
+
+def test_a_worker_leaves_to_the_administrator_what_is_theirs(queue_09: str) -> None:
+    name = conninfo_to_dict(queue_09)["dbname"]
+    theirs = {"idle_in_transaction_session_timeout": "7s", "idle_session_timeout": "8s"}
+    for setting, value in theirs.items():
+        execute(queue_09, f"ALTER DATABASE \"{name}\" SET {setting} = '{value}'")
+    queue = Queue(queue_09, "lab/w")
+    try:
+        for setting, value in theirs.items():
+            assert queue._rows(Statement(f"SELECT current_setting('{setting}')", (bytes.decode,))) == [(value,)]
+        isolation = Statement("SELECT current_setting('transaction_isolation')", (bytes.decode,))
+        execute(queue_09, f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
+        queue.close()
+        assert queue._rows(isolation) == [("read committed",)]
+        known = Statement("SELECT current_setting('transaction_timeout', TRUE)", (bytes.decode,))
+        assert queue._rows(known) in ([("5min",)], [(None,)])
+    finally:
+        queue.close()
+
+
+def test_a_worker_does_not_write_where_an_administrator_said_read_only(queue_09: str, said: Said) -> None:
+    name = conninfo_to_dict(queue_09)["dbname"]
+    execute(queue_09, f"ALTER DATABASE \"{name}\" SET default_transaction_read_only = 'on'")
+    worker.make(queue_09, Pretended(), Options("worker-a", poll=0.01, rounds=2)).run()
+    assert [event["sqlstate"] for event in said().of("error")] == ["25006", "25006"]
+    assert fetch(queue_09, "SELECT count(*) FROM sql_semana_12.auditoria") == [(0,)]
+
+
+def test_a_pooler_whose_sessions_are_isolated_is_named_at_once(queue_09: str) -> None:
+    name = conninfo_to_dict(queue_09)["dbname"]
+    execute(queue_09, f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'repeatable read'")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pgbouncer(queue_09, folder) as through,
+        pytest.raises(LabError, match="run in repeatable read"),
+    ):
+        worker.make(through, Pretended(), Options("worker-a", poll=0.01)).run()

@@ -15,6 +15,10 @@ class ScenarioError(LabError):
     """A scenario file is malformed; the text names the file and the line."""
 
 
+class QueueError(LabError):
+    """A queue under examination cannot be read or run as it is written; the text names the file and the line."""
+
+
 class PlayError(LabError):
     """A play did not go as its scenario announces; the text names the step and says why."""
 

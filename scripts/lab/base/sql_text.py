@@ -136,6 +136,17 @@ def qualified(text: str, names: Collection[str], schema: str) -> str:
     return text
 
 
+def parameters(text: str) -> list[Token]:
+    """The psql-style parameters (`:name`) of a text, in order; what stands in comments and strings, and a cast, is none."""
+    return [token for token in _tokens(text) if token.kind in tokens.Name.Placeholder and token.text.startswith(":")]
+
+
+def literal(value: str) -> str:
+    """The value as an SQL string, as it is read whatever standard_conforming_strings says."""
+    quoted = value.replace("'", "''")
+    return f"'{quoted}'" if "\\" not in quoted else " E'" + quoted.replace("\\", "\\\\") + "'"
+
+
 def onward(text: str, word: str) -> str:
     """What follows from a word on, in one line; empty if the word stands in comments and strings only."""
     start = next((token.start for token in _words(text) if token.text.upper() == word), len(text))

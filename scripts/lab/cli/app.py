@@ -17,20 +17,21 @@ from typer._click.exceptions import UsageError
 
 from lab.base.errors import LabError
 from lab.base.language import Text, say
-from lab.cli import lessons, maintain, protocol, queue, server, usage
+from lab.cli import examine, lessons, maintain, protocol, queue, server, usage
 from lab.cli.common import was_interrupted
 
 INTERRUPTED = 130  # the shells' status for a command ended by ^C; Typer returns it too
 MAINTAINERS = Text("Maintainers", "Manutenção")
 # The commands as --help lists them, under their headings.
 COMMANDS: dict[Text, tuple[Callable[..., None], ...]] = {
-    Text("Lessons", "Lições"): (lessons.run, lessons.step, lessons.walk, lessons.notebook),
+    Text("Lessons", "Lições"): (lessons.run, lessons.step, lessons.walk, lessons.explore, lessons.notebook),
     Text("A queue at work", "Uma fila em funcionamento"): (
         queue.load,
         queue.worker,
         queue.receiver,
         queue.drill,
         queue.top,
+        examine.examine,
         protocol.diff,
         protocol.protocol,
         protocol.check_permissions,

@@ -177,6 +177,64 @@ def walk(
     console.print("\n".join(lines).rstrip(), highlight=False, markup=False, soft_wrap=True)
 
 
+def explore(
+    case: Annotated[
+        str,
+        typer.Argument(
+            metavar="NN_case",
+            help=say("A scenario, as 04_claim, or a file.", "Um cenário, como 04_claim, ou um arquivo."),
+        ),
+    ],
+    most: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help=say(
+                "Try so many orders; of more, a random sample.", "Tenta tantas ordens; se houver mais, uma amostra."
+            ),
+        ),
+    ] = 1000,
+    seed: Annotated[
+        int, typer.Option(help=say("Draws the same sample again.", "Sorteia de novo a mesma amostra."))
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar=say("DIR", "PASTA"),
+            help=say(
+                "Write the shortest breaking order of each invariant there, as a scenario.",
+                "Grava ali, como cenário, a ordem mais curta que viola cada invariante.",
+            ),
+        ),
+    ] = None,
+) -> None:
+    """Play a scenario in every order of its sessions' steps; non-zero if an order breaks an invariant.
+
+    @pt Roda um cenário em todas as ordens dos passos das sessões; termina com erro se uma ordem violar um invariante.
+    """
+    from lab.scenario import explore as explorer
+    from lab.scenario import grammar, library
+
+    told = grammar.read(Path(case)) if case.endswith(".sql") else library.find_scenario(case)
+    console = Console()
+    with use_server(console) as target:
+        if not target.superuser:
+            raise LabError(
+                say(
+                    "explore puts rows back as a superuser, which this server's user is not."
+                    " Without LAB_DSN and PGHOST it uses the lab's own server.",
+                    "O explore devolve as linhas como superusuário, e o usuário deste servidor não é."
+                    " Sem LAB_DSN e PGHOST, ele usa o servidor do laboratório.",
+                )
+            )
+        with target.database("explore") as conninfo:
+            found = explorer.explore(told, conninfo, most=most, seed=seed)
+    console.print(explorer.report(found), highlight=False, markup=False, soft_wrap=True)
+    for file in explorer.write(found, out) if out is not None else []:
+        console.print(say(f"written: {file}", f"gravado: {file}"), highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if any(found.breaking(each.name) for each in told.invariants) else 0)
+
+
 def notebook(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar=say("[JUPYTER OPTIONS …]", "[OPÇÕES DO JUPYTER …]"))

@@ -9,6 +9,7 @@ The file is valid SQL, read from top to bottom in the order of launching. Commen
              [errors SQLSTATE]          … which has to fail so
     -- @ends NAME [errors SQLSTATE]     where a waiting step has ended: right below what ends its wait
     -- @teardown                        statements run when all is over
+    -- @invariant NAME                  a query that returns no row when all is well; `lab explore` asks it after each order
     -- @pt TEXT                         the Portuguese for the English comment lines above it
 
 Other comment lines are for the reader: at the top of the file they state the claim, under a marker they go with that marker.
@@ -28,7 +29,7 @@ from lab.base.language import Text, say
 STEP_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 SESSION_NAME = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 MISPLACED_MARKER = re.compile(r"^--(?! @)\s*@|(?<!^)--\s*@")
-MARKERS = (["builds_on"], ["setup"], ["step"], ["ends"], ["teardown"])
+MARKERS = (["builds_on"], ["setup"], ["step"], ["ends"], ["teardown"], ["invariant"])
 SQLSTATE = re.compile(r"[0-9A-Z]{5}\Z")
 
 
@@ -60,6 +61,16 @@ class Ends:
 
 
 @dataclass(frozen=True)
+class Invariant:
+    """What must hold whatever the order of the steps: a query that returns no row when all is well."""
+
+    name: str
+    sql: str
+    line: int
+    prose: Text | None = None
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A parsed scenario file."""
 
@@ -69,6 +80,7 @@ class Scenario:
     setup: tuple[str, ...]
     teardown: tuple[str, ...]
     actions: tuple[Step | Ends, ...]
+    invariants: tuple[Invariant, ...] = ()
 
     @property
     def name(self) -> str:
@@ -170,9 +182,9 @@ class _Parser:
             block.line,
             say(
                 f"unknown marker {marker}; known: builds_on LESSON, setup, teardown, "
-                "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], pt TEXT",
+                "step NAME SESSION [blocks SESSION] [errors SQLSTATE], ends STEP [errors SQLSTATE], invariant NAME, pt TEXT",
                 f"marcador desconhecido {marker}; os que existem: builds_on LIÇÃO, setup, teardown, "
-                "step NOME SESSÃO [blocks SESSÃO] [errors SQLSTATE], ends PASSO [errors SQLSTATE], pt TEXTO",
+                "step NOME SESSÃO [blocks SESSÃO] [errors SQLSTATE], ends PASSO [errors SQLSTATE], invariant NOME, pt TEXTO",
             ),
         )
 
@@ -198,6 +210,7 @@ class _Parser:
         setup: tuple[str, ...] = ()
         teardown: tuple[str, ...] = ()
         actions: list[Step | Ends] = []
+        invariants: list[Invariant] = []
         for block in blocks:
             match block.words:
                 case ["builds_on", lesson]:
@@ -221,10 +234,12 @@ class _Parser:
                     self.no_sql(block)
                     errors = self.options(block, options, {"errors"}).get("errors")
                     actions.append(Ends(name, block.line, errors, block.prose))
+                case ["invariant", name]:
+                    invariants.append(self.make_invariant(block, name, invariants))
                 case _:
                     raise self.unknown(block)
         self.check(actions)
-        return Scenario(self.path, head.prose, builds_on, setup, teardown, tuple(actions))
+        return Scenario(self.path, head.prose, builds_on, setup, teardown, tuple(actions), tuple(invariants))
 
     def blocks(self, text: str) -> list[_Block]:
         blocks = [_Block([], 1)]
@@ -365,6 +380,30 @@ class _Parser:
         return Step(
             name, session, block.statement, block.line, options.get("blocks"), options.get("errors"), block.prose
         )
+
+    def make_invariant(self, block: _Block, name: str, others: list[Invariant]) -> Invariant:
+        if not STEP_NAME.match(name):
+            raise self.error(
+                block.line,
+                say(
+                    f"an invariant's name is lower-case letters, digits and _, not {name}",
+                    f"o nome de um invariante tem letras minúsculas, dígitos e _, diferente de {name}",
+                ),
+            )
+        if any(other.name == name for other in others):
+            raise self.error(
+                block.line,
+                say(f"a second invariant is called {name}", f"um segundo invariante se chama {name}"),
+            )
+        if len(self.statements(block)) != 1:
+            raise self.error(
+                block.line,
+                say(
+                    f"invariant {name} wants one query, which returns no row when all is well",
+                    f"o invariante {name} pede uma consulta, que não devolve linha quando tudo está certo",
+                ),
+            )
+        return Invariant(name, block.statement, block.line, block.prose)
 
     def check(self, actions: list[Step | Ends]) -> None:
         """Check what concerns several markers at once."""

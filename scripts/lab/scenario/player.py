@@ -216,6 +216,7 @@ class _Player:
 
     def launch(self, step: Step) -> None:
         session = self.sessions[step.session]
+        step = self.bound(step)
         run = StepRun(step, time.monotonic() - self.started)
         self.play.runs[step.name] = session.run = run
         session.results.clear()
@@ -254,6 +255,10 @@ class _Player:
             )
         self.check_error(run, step.errors)
         self.report(Event("done", run))
+
+    def bound(self, step: Step) -> Step:
+        """The step as it is sent."""
+        return step
 
     def began_to_wait(self, run: StepRun, blockers: tuple[str, ...]) -> None:
         run.waited_for = blockers
@@ -486,6 +491,91 @@ class _FreePlayer(_Player):
 
     def check_error(self, run: StepRun, announced: str | None) -> None:
         """An error is what was seen, as a result is."""
+
+
+class OrderPlayer(_FreePlayer):
+    """Plays one scenario's steps in many orders, over the same sessions; nothing is announced.
+
+    `open` it once; `play_order` as often as wanted, with `reset` between; `close` it. `bind` gives a step as it is sent, by
+    what was seen so far.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        conninfo: str,
+        pins: SessionPins,
+        monitor: psycopg.Connection,
+        limit: float,
+        bind: Callable[[Play, Step], Step] | None = None,
+    ) -> None:
+        super().__init__(Play(scenario), conninfo, pins, monitor, limit, None, None)
+        self.bind = bind
+
+    def bound(self, step: Step) -> Step:
+        return self.bind(self.play, step) if self.bind else step
+
+    def play_order(self, scenario: Scenario) -> tuple[Play, int]:
+        """Play the steps of a scenario strictly in its order.
+
+        Returns the play, and how many steps were launched: fewer than there are if a session that waits for another one that
+        could still go on would have had to go on itself, which no client can do. A step that nothing can end any more is
+        cancelled, and its outcome stays `waiting`. Raises PlayError if a step neither ends nor waits within the limit.
+        """
+        self.play, self.scenario = Play(scenario), scenario
+        self.started = time.monotonic()
+        try:
+            for launched, step in enumerate(scenario.steps):
+                self.settle()
+                session = self.sessions[step.session]
+                while session.run is not None and self.deadlocked():
+                    self.await_any()
+                    self.settle()
+                if session.run is not None:
+                    return self.play, launched
+                self.launch(step)
+            self.settle()
+            while any(session.run for session in self.sessions.values()) and self.deadlocked():
+                self.await_any()
+                self.settle()
+        finally:
+            self.play.seconds = time.monotonic() - self.started
+        return self.play, len(scenario.steps)
+
+    def settle(self) -> None:
+        """Report the waits that are over, and those that these have ended in their turn."""
+        ended = -1
+        while ended != len(self.play.events):
+            ended = len(self.play.events)
+            self.report_ended()
+
+    def deadlocked(self) -> bool:
+        """Whether sessions wait for each other in a ring: the server is going to end it."""
+        waits = {session.name: self.blockers(session) for session in self.sessions.values() if session.run is not None}
+        while waits:
+            free = [name for name, blockers in waits.items() if not set(blockers) & set(waits)]
+            if not free:
+                return True
+            for name in free:
+                del waits[name]
+        return False
+
+    def reset(self) -> None:
+        """Let every session begin anew: what it does is cancelled, its transaction rolled back, its settings and locks given up."""
+        for session in self.sessions.values():
+            session.cancel()
+        for name, session in self.sessions.items():
+            list(iter(session.pgconn.get_result, None))
+            session.run = None
+            session.results.clear()
+            session.pgconn.notice_handler = None
+            session.pgconn.exec_(b"ROLLBACK")
+            session.pgconn.exec_(b"DISCARD ALL")
+            if session.pgconn.status != pq.ConnStatus.OK:  # a step may have ended it
+                session.pgconn.finish()
+                self.sessions[name] = self.open_session(name)
+                continue
+            session.pgconn.notice_handler = lambda notice, name=name: self.notice(name, notice)
 
 
 def _all(names: tuple[str, ...]) -> str:

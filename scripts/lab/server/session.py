@@ -15,24 +15,30 @@ from lab.server import refusals
 
 SCHEMA = "sql_semana_12"
 KNOWS_TRANSACTION_TIMEOUT = 170000
+THE_ADMINISTRATORS = ("default_transaction_read_only", "idle_in_transaction_session_timeout", "idle_session_timeout")
 
 
 @dataclass(frozen=True)
 class SessionPins:
     """The settings every session starts with.
 
-    `statement_timeout` and `lock_timeout` are in PostgreSQL's notation ("60s", "0" for none); `english` asks for the server's
-    own English messages, which only a superuser may.
+    `statement_timeout`, `lock_timeout` and `transaction_timeout` are in PostgreSQL's notation ("60s", "0" for none); `english` asks
+    for the server's own English messages, which only a superuser may; `search_path` is the lab's schema unless another queue is
+    looked at. `of_a_worker` leaves to the administrator what a lesson pins: whether the session may write, and how long it may be
+    idle.
     """
 
     statement_timeout: str = "60s"
     lock_timeout: str = "0"
     english: bool = False
+    transaction_timeout: str = "0"
+    of_a_worker: bool = False
+    search_path: str = SCHEMA
 
     def settings(self) -> dict[str, str]:
         """The settings by name, in the order in which they are given."""
         settings = {
-            "search_path": SCHEMA,
+            "search_path": self.search_path,
             "TimeZone": "UTC",
             "DateStyle": "ISO,YMD",
             "IntervalStyle": "postgres",
@@ -48,6 +54,9 @@ class SessionPins:
         }
         if self.english:
             settings["lc_messages"] = "C"
+        if self.of_a_worker:
+            for name in THE_ADMINISTRATORS:
+                del settings[name]
         return settings
 
     def options(self) -> str:
@@ -73,7 +82,7 @@ class SessionPins:
         """
         connection = psycopg.connect(_with_options(conninfo, self.options(), name), autocommit=True)
         with over(connection.fileno()):
-            _pin(connection.pgconn)
+            _pin(connection.pgconn, self.transaction_timeout)
         return connection
 
 
@@ -89,14 +98,14 @@ def connect(conninfo: str, options: str, name: str) -> pq.abc.PGconn:
     return pgconn
 
 
-def _pin(pgconn: pq.abc.PGconn) -> None:
+def _pin(pgconn: pq.abc.PGconn, transaction_timeout: str = "0") -> None:
     """Pin what cannot stand in the options, or would win over them: libpq sends some of the environment after them."""
     wanted = SessionPins().settings()
     for variable, setting in (("PGDATESTYLE", "DateStyle"), ("PGTZ", "TimeZone")):
         if config.is_set(variable):
             pgconn.exec_(f"SET {setting} = {wanted[setting]}".encode())
     if pgconn.server_version >= KNOWS_TRANSACTION_TIMEOUT:  # an older server would refuse the option
-        pgconn.exec_(b"SET transaction_timeout = 0")
+        pgconn.exec_(f"SET transaction_timeout = '{transaction_timeout}'".encode())
 
 
 def _with_options(conninfo: str, options: str, name: str) -> str:

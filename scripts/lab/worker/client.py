@@ -24,6 +24,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to connect, o
 TRIES = 6  # of one statement, which loses a deadlock or its connection each time
 # A statement of the protocol takes milliseconds. One that waits longer waits for a session that should not be there.
 STATEMENT_TIMEOUT, LOCK_TIMEOUT = 30.0, 10.0  # seconds
+TRANSACTION_TIMEOUT = 300.0  # seconds, where the server knows it: work inside the database may take several statements
 DEADLINE = STATEMENT_TIMEOUT + 5  # seconds, by this process's clock: the server says first what it has stopped
 # Where the connection string says nothing else: how long a network that carries nothing any more is believed in.
 PATIENCE = {
@@ -83,8 +84,8 @@ RAISED: LiteralString = (
     " ELSE current_setting('synchronous_commit') END, {})"
 )
 LOOK: LiteralString = (
-    "SELECT pg_backend_pid(), current_setting('search_path'), current_setting('synchronous_commit'), "
-    + RAISED.format("FALSE")
+    "SELECT pg_backend_pid(), current_setting('search_path'), current_setting('transaction_isolation'),"
+    " current_setting('synchronous_commit'), " + RAISED.format("FALSE")
 )
 
 REFUSES_OPTIONS = "unsupported startup parameter: options"
@@ -165,7 +166,10 @@ class Queue:
         self._conninfo = make_conninfo(conninfo, **ours)
         self._name = name
         self._pins = SessionPins(
-            statement_timeout=_milliseconds(STATEMENT_TIMEOUT), lock_timeout=_milliseconds(lock_timeout or LOCK_TIMEOUT)
+            statement_timeout=_milliseconds(STATEMENT_TIMEOUT),
+            lock_timeout=_milliseconds(lock_timeout or LOCK_TIMEOUT),
+            transaction_timeout=_milliseconds(TRANSACTION_TIMEOUT),
+            of_a_worker=True,
         )
         self._schema = schema
         self._lost = lost or (lambda kind, error: None)
@@ -382,9 +386,11 @@ class Queue:
         """See through what the connection goes, and have its commits last."""
         row = connection.execute(LOOK, prepare=False).fetchone()
         assert row is not None
-        backend, path, found, now = row
+        backend, path, isolation, found, now = row
         looks_pooled = backend != connection.info.backend_pid or path != self._pins.settings()["search_path"]
         self._pooled = looks_pooled if self._wants_pooled is None else self._wants_pooled
+        if isolation != "read committed":
+            raise _isolated(isolation)
         if self._pooled:
             self._tell("pooled")
         if found != now:
@@ -412,6 +418,17 @@ def _turned_away() -> LabError:
         say(
             "The server turns the worker's login away: check user, password and database in the connection string.",
             "O servidor recusa o login do worker: confira usuário, senha e banco na string de conexão.",
+        )
+    )
+
+
+def _isolated(level: str) -> LabError:
+    return LabError(
+        say(
+            f"The sessions that a pooler gives this worker run in {level}, where a claim that meets another fails instead of passing"
+            " it. Set them to read committed: ALTER ROLE … SET default_transaction_isolation = 'read committed'.",
+            f"As sessões que um pooler dá a este worker rodam em {level}, em que uma reserva que encontra outra falha em vez de passar"
+            " adiante. Use read committed: ALTER ROLE … SET default_transaction_isolation = 'read committed'.",
         )
     )
 
