@@ -13,6 +13,7 @@ from lab.lessons.lesson import Observed
 from lab.scenario.player import play
 from lab.scenario.stage import Stage
 from lab.server import doctor, schema, temp_databases
+from lab.server.embedded import MAINTENANCE
 from lab.server.target import Target
 from tests.helpers import check_lesson, fetch, mutated, run_lab
 
@@ -138,10 +139,11 @@ def test_an_interrupted_experiment_leaves_no_prepared_transaction(stage: Stage) 
 
 
 def test_a_killed_labs_database_goes_with_its_prepared_transaction(own_server: Target) -> None:
-    with psycopg.connect(own_server.conninfo, autocommit=True) as keeper:
+    assert own_server.embedded
+    # In the database of the keepers: an advisory lock is one of its database.
+    with psycopg.connect(own_server.embedded.conninfo(MAINTENANCE), autocommit=True) as keeper:
         name = temp_databases._create(keeper, "lab_killed_1", temp_databases.PLAIN)
         temp_databases._unlock(keeper, name)
-        assert own_server.embedded
         with psycopg.connect(own_server.embedded.conninfo(name), autocommit=True) as session:
             session.execute("BEGIN")
             session.execute("SELECT pg_current_xact_id()")
