@@ -12,7 +12,7 @@ from lab.server import schema
 from tests.helpers import fetch
 
 TABLES = ("fila_documentos", "auditoria")
-# The settings of an installation are nobody's: the one table without a tenant.
+# The settings are of the whole installation: the one table without a tenant.
 SETTINGS = "configuracao"
 THE_LABS_OWN = "relogio_do_laboratorio"
 # Any tenant's: an arm of its own, for one server only.

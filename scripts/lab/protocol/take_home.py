@@ -34,7 +34,7 @@ coalesce(
         obj_description(to_regtype('{SCHEMA}.{MARKED}'), 'pg_type'),
         obj_description(to_regclass('{SCHEMA}.{TOKENS}'), 'pg_class')
     )"""
-# The tables in the order in which the functions lock them, before anything is changed: what is locked later waits for nobody.
+# The tables in the order in which the functions lock them, before anything is changed: what is locked later never waits.
 LOCK = f"""\
 DO $lock$
 BEGIN
