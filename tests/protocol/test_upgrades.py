@@ -154,7 +154,7 @@ def test_an_upgraded_queue_is_what_a_new_one_is_and_keeps_what_it_held(own_serve
     # Settings and rights are kept, and who had a duty can do all of it.
     assert old.fetch("owner", "SELECT {duracao_maxima}::TEXT FROM {schema}.{configuracao}") == [("02:00:00",)]
     assert old.fetch("worker", "SELECT {status} FROM {schema}.{concluir}(5, %s)", held) == [(old.name("concluido"),)]
-    assert len(old.fetch("worker", "SELECT * FROM {schema}.{concluir_e_reservar}('{{}}', '{{}}', NULL, 'w')")) == 1
+    assert len(old.fetch("worker", "SELECT * FROM {schema}.{concluir_e_reservar}('{}', '{}', NULL, 'w')")) == 1
     assert len(old.fetch("operator", "SELECT * FROM {schema}.{retomar}(6, 1, 'ana', 'x')")) == 1
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         old.fetch("reader", "SELECT {conteudo_xml} FROM {schema}.{fila_documentos}")
